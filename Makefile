@@ -1,0 +1,38 @@
+# `make run` and `make test` work on a fresh clone: each first makes what it needs.
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+
+.PHONY: run test check format wheel clean
+
+run: $(VENV)/.installed
+	$(BIN)/kvsim run scenarios/chat.yaml
+
+test: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -n auto
+
+check: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.installed-dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+wheel: $(VENV)/.installed-dev
+	$(BIN)/python -m build --wheel
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info runs
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable .
+	touch $@
+
+$(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch $@ $(VENV)/.installed

@@ -1,0 +1,71 @@
+"""Settings of an engine. Names and meanings follow vLLM's where vLLM has the setting."""
+
+from dataclasses import dataclass, fields
+
+BATCHING = ("static", "continuous")
+
+
+class ConfigError(ValueError):
+    """A setting has an impossible value; the message names it, what came and what was expected."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineConfig:
+    """All settings of one engine.
+
+    block_size: token positions a block holds.
+    num_blocks: blocks in the pool.
+    max_num_seqs: most sequences running at once (continuous batching).
+    max_num_batched_tokens: most tokens computed in one step (continuous batching).
+    max_model_len: most tokens, prompt and output together, a sequence may reach.
+    batching: `static` or `continuous`.
+    batch_size, max_wait_s: static batching collects this many requests, or waits this long after
+        the oldest of them came. The engine has no clock: who drives it keeps the time and calls
+        `Engine.close_batch`.
+    enable_prefix_caching: share full blocks of equal content through the prefix trie.
+    enable_chunked_prefill: let a prompt be computed over several steps.
+    long_prefill_token_threshold: most tokens one sequence gets of a step while another is in the
+        system; 0 sets no limit.
+    watermark: share of the pool that an admission leaves free while others run.
+    reserve_full_isl: admit only when blocks for all known tokens are free, not only for the chunk.
+
+    Raises ConfigError for a value no engine can run with.
+    """
+
+    block_size: int = 16
+    num_blocks: int = 512
+    max_num_seqs: int = 128
+    max_num_batched_tokens: int = 2048
+    max_model_len: int = 4096
+    batching: str = "continuous"
+    batch_size: int = 16
+    max_wait_s: float = 0.05
+    enable_prefix_caching: bool = False
+    enable_chunked_prefill: bool = True
+    long_prefill_token_threshold: int = 0
+    watermark: float = 0.0
+    reserve_full_isl: bool = True
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            if field.type is int:
+                lowest = 0 if field.name == "long_prefill_token_threshold" else 1
+                self._require(field.name, f">= {lowest}", getattr(self, field.name) >= lowest)
+        self._require("batching", " or ".join(BATCHING), self.batching in BATCHING)
+        self._require("max_wait_s", ">= 0", self.max_wait_s >= 0)
+        self._require("watermark", "from 0 to below 1", 0 <= self.watermark < 1)
+        if not self.enable_chunked_prefill:
+            self._require(
+                "max_num_batched_tokens",
+                f">= max_model_len ({self.max_model_len}) while enable_chunked_prefill is false",
+                self.max_num_batched_tokens >= self.max_model_len,
+            )
+
+    def _require(self, name: str, expected: str, holds: bool) -> None:
+        if not holds:
+            raise ConfigError(f"{name}: got {getattr(self, name)!r}, expected {expected}")
+
+    @property
+    def num_slots(self) -> int:
+        """Token positions in the pool."""
+        return self.num_blocks * self.block_size

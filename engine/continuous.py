@@ -1,0 +1,100 @@
+"""Iteration-level batching: who runs is decided anew at every step, by the rules of vLLM V1."""
+
+from engine.request import Sequence, Status
+from engine.scheduler import Scheduler, Step
+
+
+class ContinuousScheduler(Scheduler):
+    """First come first served, running sequences first, preemption by recomputation.
+
+    Prefill and decode are the same thing: a sequence needs its known tokens that are not computed
+    yet, as many as the step's token budget still holds.
+    """
+
+    def _fill(self, step: Step) -> None:
+        # Counted once, before anything is scheduled.
+        num_in_system = len(self.running) + len(self.waiting)
+        threshold = self.config.long_prefill_token_threshold
+        budget = self.config.max_num_batched_tokens
+        cap = threshold if threshold and num_in_system > 1 else budget
+        budget = self._schedule_running(step, budget, cap)
+        if not step.preempted:
+            self._admit_waiting(step, budget, cap)
+
+    def _schedule_running(self, step: Step, budget: int, cap: int) -> int:
+        """Give running sequences their next tokens, in order; returns the budget that is left."""
+        last_position = self.config.max_model_len - 1
+        i = 0
+        while i < len(self.running) and budget:
+            seq = self.running[i]
+            start = seq.num_computed_tokens
+            num_tokens = min(seq.num_tokens - start, cap, budget, last_position - start)
+            i += 1
+            if num_tokens < 1:
+                continue
+            if not self._grow(seq, num_tokens, step):
+                break
+            self._take(step, seq, start, num_tokens)
+            budget -= num_tokens
+        return budget
+
+    def _grow(self, seq: Sequence, num_tokens: int, step: Step) -> bool:
+        """Find room, preempting from the end of the running list; False if `seq` itself went."""
+        while not self.kv.grow(seq, num_tokens):
+            victim = self.running.pop()
+            self._preempt(victim)
+            step.preempted.append(victim)
+            if victim is seq:
+                return False
+        return True
+
+    def _preempt(self, seq: Sequence) -> None:
+        self.kv.release(seq)
+        seq.status = Status.WAITING
+        seq.num_preemptions += 1
+        self.waiting.appendleft(seq)
+
+    def _admit_waiting(self, step: Step, budget: int, cap: int) -> None:
+        """Admit from the head of the queue; the first that does not fit stops admission."""
+        config = self.config
+        while self.waiting and budget and len(self.running) < config.max_num_seqs:
+            seq = self.waiting[0]
+            prefix = self.kv.cached_prefix(seq)
+            num_cached = len(prefix) * config.block_size
+            num_tokens = min(seq.num_tokens - num_cached, cap)
+            if num_tokens > budget and not config.enable_chunked_prefill:
+                break
+            num_tokens = min(num_tokens, budget)
+            if not self.kv.admit(
+                seq,
+                prefix,
+                num_tokens,
+                fit_tokens=seq.num_tokens if config.reserve_full_isl else 0,
+                spare_blocks=self._watermark_blocks if self.running else 0,
+            ):
+                break
+            self.waiting.popleft()
+            self.running.append(seq)
+            seq.status = Status.RUNNING
+            if seq.num_cached_tokens is None:
+                seq.num_cached_tokens = num_cached
+            step.admitted.append((seq, num_cached))
+            self._take(step, seq, num_cached, num_tokens)
+            budget -= num_tokens
+
+    @property
+    def _watermark_blocks(self) -> int:
+        # vLLM takes the share of its own block count, which includes one null block.
+        return int(self.config.watermark * (self.config.num_blocks + 1))
+
+    def _take(self, step: Step, seq: Sequence, start: int, num_tokens: int) -> None:
+        # Published while scheduling: a later sequence of this step can share the block already,
+        # since every layer writes all K/V of the step before any attention reads.
+        self.kv.publish(seq)
+        step.add(seq, start, num_tokens)
+
+    def finish(self, seq: Sequence) -> None:
+        """Release the memory at once; the place is free for the next step."""
+        self.running.remove(seq)
+        self.kv.release(seq)
+        seq.status = Status.FINISHED

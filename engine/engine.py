@@ -1,0 +1,202 @@
+"""The engine: requests in, tokens out, one step at a time.
+
+`schedule` decides and allocates, a runner computes, `commit` appends the tokens and releases what
+has ended. `step` does all three; a simulator calls them apart and lets its clock run in between.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+
+from engine import tokenizer
+from engine.config import EngineConfig
+from engine.continuous import ContinuousScheduler
+from engine.paged_kv import PagedKVManager
+from engine.request import (
+    GREEDY,
+    Request,
+    RequestError,
+    RequestId,
+    SamplingParams,
+    Sequence,
+    Status,
+    TokenOutput,
+    TokenPrompt,
+)
+from engine.runners import Runner
+from engine.scheduler import Scheduler, Step
+from engine.static import StaticScheduler
+
+_SCHEDULERS: dict[str, type[Scheduler]] = {
+    "static": StaticScheduler,
+    "continuous": ContinuousScheduler,
+}
+
+
+class Engine:
+    """A paged-KV engine over a runner.
+
+    with_text: give every output its text; only for runners whose tokens are the tokenizer's.
+    """
+
+    def __init__(self, config: EngineConfig, runner: Runner, *, with_text: bool = True) -> None:
+        self.config = config
+        self.runner = runner
+        self.kv = PagedKVManager(config)
+        self.scheduler = _SCHEDULERS[config.batching](config, self.kv)
+        self._sequences: dict[RequestId, Sequence] = {}
+        self._texts: dict[RequestId, tokenizer.TextStream] | None = {} if with_text else None
+        self._mailboxes: dict[RequestId, deque[TokenOutput]] = {}
+        self._num_generated = 0
+
+    @property
+    def has_work(self) -> bool:
+        """Whether any request is unfinished."""
+        return bool(self._sequences)
+
+    def add_request(self, request: Request) -> Sequence:
+        """Queue a request and return its progress.
+
+        Raises RequestError when the id is in use or the request can never fit.
+        """
+        if request.request_id in self._sequences:
+            raise RequestError(f"request {request.request_id}: the id is in use")
+        seq = Sequence(request, self.config.block_size, self.config.max_model_len)
+        self._refuse_misfit(seq)
+        self._sequences[request.request_id] = seq
+        if self._texts is not None:
+            self._texts[request.request_id] = tokenizer.TextStream()
+        self.scheduler.add(seq)
+        return seq
+
+    def _refuse_misfit(self, seq: Sequence) -> None:
+        config = self.config
+        name = f"request {seq.request.request_id}"
+        if seq.num_prompt_tokens >= config.max_model_len:
+            raise RequestError(
+                f"{name}: its prompt of {seq.num_prompt_tokens} tokens leaves no room for output "
+                f"within max_model_len {config.max_model_len}"
+            )
+        num_slots = seq.max_num_tokens - 1  # the last token is never fed back
+        if num_slots > config.num_slots:
+            raise RequestError(
+                f"{name}: {seq.num_prompt_tokens} prompt + up to "
+                f"{seq.max_num_tokens - seq.num_prompt_tokens} new tokens need "
+                f"{-(-num_slots // config.block_size)} blocks, the pool has {config.num_blocks}"
+            )
+
+    def cancel(self, request_id: RequestId) -> bool:
+        """Drop an unfinished request and return its memory; False if there is no such request."""
+        seq = self._sequences.get(request_id)
+        if seq is None:
+            return False
+        self.scheduler.cancel(seq)
+        seq.finish_reason = "cancelled"
+        self._forget(request_id)
+        return True
+
+    def _forget(self, request_id: RequestId) -> None:
+        del self._sequences[request_id]
+        if self._texts is not None:
+            del self._texts[request_id]
+
+    def close_batch(self) -> None:
+        """Let a static batch that is still collecting start with what it has."""
+        self.scheduler.close_batch()
+
+    def schedule(self) -> Step:
+        """Decide the next step and take its memory. No chunks: nothing can run now."""
+        return self.scheduler.schedule()
+
+    def commit(self, step: Step, token_ids: list[int]) -> list[TokenOutput]:
+        """Take the tokens of a step, one for each chunk that samples, and release what has ended.
+
+        A sequence cancelled while the step was in flight gets no output.
+        """
+        outputs = []
+        sampling = (chunk.seq for chunk in step.chunks if chunk.samples)
+        for seq, token_id in zip(sampling, token_ids, strict=True):
+            if seq.status is Status.RUNNING:
+                outputs.append(self._append(seq, token_id))
+        return outputs
+
+    def _append(self, seq: Sequence, token_id: int) -> TokenOutput:
+        seq.output_token_ids.append(token_id)
+        request_id = seq.request.request_id
+        reason = None
+        if token_id == seq.request.stop_token_id:
+            reason = "stop"
+        elif seq.num_tokens >= seq.max_num_tokens:
+            reason = "length"
+        finished = reason is not None
+        text = (
+            self._texts[request_id].push(token_id, last=finished) if self._texts is not None else ""
+        )
+        if finished:
+            seq.finish_reason = reason
+            self.scheduler.finish(seq)
+            self._forget(request_id)
+        return TokenOutput(request_id, token_id, text, finished, reason)
+
+    def step(self) -> list[TokenOutput]:
+        """Run one step live and return its new tokens, at most one per sequence.
+
+        A caller that steps waits for nobody else, so a static batch starts with what it has.
+        """
+        self.close_batch()
+        step = self.schedule()
+        outputs = self.commit(step, self.runner.run(step))
+        for output in outputs:
+            if output.request_id in self._mailboxes:
+                self._mailboxes[output.request_id].append(output)
+        return outputs
+
+    def stream(self, request_id: RequestId) -> Iterator[TokenOutput]:
+        """This request's tokens from now on, as they come; every other request advances as well.
+
+        Raises RequestError when no unfinished request has the id or it is streamed already.
+        """
+        if request_id not in self._sequences:
+            raise RequestError(f"request {request_id}: no unfinished request has this id")
+        if request_id in self._mailboxes:
+            raise RequestError(f"request {request_id}: it is streamed already")
+        mailbox = self._mailboxes[request_id] = deque()
+        return self._drain(request_id, mailbox)
+
+    def _drain(self, request_id: RequestId, mailbox: deque[TokenOutput]) -> Iterator[TokenOutput]:
+        try:
+            while mailbox or request_id in self._sequences:
+                while not mailbox and request_id in self._sequences:
+                    self.step()
+                while mailbox:
+                    yield mailbox.popleft()
+        finally:
+            self._mailboxes.pop(request_id, None)
+
+    def generate(
+        self, prompts: list[str], max_new_tokens: int = 16, sampling: SamplingParams = GREEDY
+    ) -> list[str]:
+        """Texts that the prompts are continued with, printable, in the order of the prompts."""
+        request_ids: list[RequestId] = []
+        try:
+            for prompt in prompts:
+                request_id = f"generate-{self._num_generated}"
+                content = TokenPrompt(tokenizer.encode(prompt))
+                self.add_request(Request(request_id, content, max_new_tokens, sampling))
+                self._num_generated += 1
+                request_ids.append(request_id)
+        except RequestError:
+            for added in request_ids:
+                self.cancel(added)
+            raise
+        streams = [self.stream(added) for added in request_ids]
+        return ["".join(output.text for output in stream) for stream in streams]
+
+    def check(self) -> None:
+        """Prove the books: memory against its holders, queues against the unfinished requests."""
+        scheduler = self.scheduler
+        self.kv.check(scheduler.holders)
+        queued = [*scheduler.waiting, *scheduler.running]
+        assert len(queued) == len(set(queued)), "a sequence is queued twice"
+        assert set(queued) == set(self._sequences.values())
+        assert all(seq.status is Status.WAITING for seq in scheduler.waiting)
+        assert all(seq.status is Status.RUNNING for seq in scheduler.running)

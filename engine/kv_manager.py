@@ -1,0 +1,82 @@
+"""The door between schedulers and KV memory, and the ledger of its slots."""
+
+from typing import NamedTuple, Protocol
+
+from engine.request import Sequence
+
+
+class KVUsage(NamedTuple):
+    """The ledger: every slot of the pool is exactly one of these; they add up to the total.
+
+    live: holds a computed token of a running sequence (shared slots counted once), those that the
+        step in flight computes included.
+    tail: empty slot of a partly filled block.
+    reserved: held for tokens that may come.
+    over_reserved: held for nothing, as by rows of a static batch that have ended.
+    cached: kept for reuse, held by nobody.
+    unusable: free, but in no hole large enough for the head of the queue.
+    free: empty and held by nobody.
+    """
+
+    live: int
+    tail: int
+    reserved: int
+    over_reserved: int
+    cached: int
+    unusable: int
+    free: int
+
+
+class KVManager(Protocol):
+    """KV memory of an engine. Every operation takes all it needs, or takes nothing and says so."""
+
+    @property
+    def num_free_blocks(self) -> int:
+        """Blocks nobody holds, cached content or not."""
+
+    @property
+    def num_shared_blocks(self) -> int:
+        """Blocks with more than one holder."""
+
+    def cached_prefix(self, seq: Sequence) -> list[int]:
+        """Blocks that already hold the longest prefix of a waiting sequence. Changes nothing.
+
+        At least one token is left to compute, since a step must yield logits. The answer holds
+        until the next operation.
+        """
+
+    def admit(
+        self,
+        seq: Sequence,
+        prefix: list[int],
+        num_tokens: int,
+        *,
+        reserve_tokens: int = 0,
+        fit_tokens: int = 0,
+        spare_blocks: int = 0,
+    ) -> bool:
+        """Give a waiting sequence its cached prefix and room for `num_tokens` tokens after it.
+
+        reserve_tokens: take room for so many tokens in all, when that is more.
+        fit_tokens: refuse unless room for so many tokens in all is there, though not taken.
+        spare_blocks: blocks that must stay free besides.
+        Returns whether it was done.
+        """
+
+    def grow(self, seq: Sequence, num_tokens: int) -> bool:
+        """Give a running sequence room for the next `num_tokens` tokens, if they can be had."""
+
+    def publish(self, seq: Sequence) -> None:
+        """Let others share the blocks that are full of computed, known tokens."""
+
+    def retire(self, seq: Sequence) -> None:
+        """The sequence has ended but keeps its memory until it is released."""
+
+    def release(self, seq: Sequence) -> None:
+        """Take everything back."""
+
+    def usage(self) -> KVUsage:
+        """The ledger now, in slots."""
+
+    def check(self, holders: list[Sequence]) -> None:
+        """Prove the books against the sequences that hold memory."""

@@ -1,0 +1,207 @@
+"""Paged KV memory: fixed-size blocks on demand, shared through the prefix trie when it is on."""
+
+from collections import Counter
+
+from engine.allocator import BlockAllocator
+from engine.block_table import BlockTable
+from engine.config import EngineConfig
+from engine.kv_manager import KVUsage
+from engine.prefix_trie import PrefixTrie
+from engine.request import Sequence
+
+
+class PagedKVManager:
+    """The door of `engine.kv_manager` over an allocator and, with prefix caching, a trie.
+
+    Totals of the ledger are kept as tables change, so that `usage` costs the same at any load.
+    """
+
+    def __init__(self, config: EngineConfig) -> None:
+        self._block_size = config.block_size
+        self._num_blocks = config.num_blocks
+        self._allocator = BlockAllocator(config.num_blocks)
+        self._trie = PrefixTrie() if config.enable_prefix_caching else None
+        self._num_empty_slots = 0  # held by running sequences, not filled
+        self._num_reserved_blocks = 0  # held by running sequences, wholly empty
+        self._retired: set[Sequence] = set()
+        self._num_retired_holders: Counter[int] = Counter()  # block -> holders that are retired
+        self._num_dead_blocks = 0  # held by retired sequences alone
+
+    @property
+    def num_free_blocks(self) -> int:
+        """Blocks nobody holds, cached content or not."""
+        return self._allocator.num_free
+
+    @property
+    def num_shared_blocks(self) -> int:
+        """Blocks with more than one holder."""
+        return self._allocator.num_shared
+
+    def cached_prefix(self, seq: Sequence) -> list[int]:
+        """See KVManager."""
+        if self._trie is None:
+            return []
+        num_shareable = (seq.num_tokens - 1) // self._block_size
+        return self._trie.match(seq.block_keys(0, num_shareable))
+
+    def admit(
+        self,
+        seq: Sequence,
+        prefix: list[int],
+        num_tokens: int,
+        *,
+        reserve_tokens: int = 0,
+        fit_tokens: int = 0,
+        spare_blocks: int = 0,
+    ) -> bool:
+        """See KVManager."""
+        num_filled = len(prefix) * self._block_size + num_tokens
+        num_held = self._num_blocks_for(max(num_filled, reserve_tokens))
+        num_revived = sum(map(self._allocator.is_cached, prefix))  # free now, held afterwards
+        num_asked = max(num_held, self._num_blocks_for(fit_tokens)) - len(prefix)
+        if num_asked + num_revived + spare_blocks > self._allocator.num_free:
+            return False
+        table = seq.block_table
+        for block_id in prefix:
+            self._allocator.share(block_id)
+        table.block_ids = prefix + self._allocate(num_held - len(prefix))
+        table.num_published = len(prefix)
+        table.num_tokens = num_filled
+        self._count_table(table, +1)
+        return True
+
+    def grow(self, seq: Sequence, num_tokens: int) -> bool:
+        """See KVManager."""
+        table = seq.block_table
+        block_size = self._block_size
+        offset = table.num_tokens % block_size
+        if offset == 0 or offset + num_tokens > block_size:
+            needed = self._num_blocks_for(table.num_tokens + num_tokens)
+            num_new = max(needed - len(table.block_ids), 0)
+            if num_new > self._allocator.num_free:
+                return False
+            entered = needed - self._num_blocks_for(table.num_tokens)
+            self._num_reserved_blocks -= entered - num_new
+            self._num_empty_slots += num_new * block_size
+            table.block_ids += self._allocate(num_new)
+        table.num_tokens += num_tokens
+        self._num_empty_slots -= num_tokens
+        return True
+
+    def publish(self, seq: Sequence) -> None:
+        """See KVManager."""
+        table = seq.block_table
+        first = table.num_published
+        stop = table.num_tokens // self._block_size
+        if self._trie is None or first == stop:
+            return
+        after = table.block_ids[first - 1] if first else None
+        for block_id, key in zip(
+            table.block_ids[first:stop], seq.block_keys(first, stop), strict=True
+        ):
+            self._trie.insert(block_id, key, after)
+            after = block_id
+        table.num_published = stop
+
+    def retire(self, seq: Sequence) -> None:
+        """See KVManager."""
+        self._count_table(seq.block_table, -1)
+        self._retired.add(seq)
+        for block_id in seq.block_table.block_ids:
+            self._num_retired_holders[block_id] += 1
+            self._num_dead_blocks += self._is_dead(block_id)
+
+    def release(self, seq: Sequence) -> None:
+        """See KVManager."""
+        table = seq.block_table
+        if self._retired:
+            self._recount_dead(seq)
+        if seq in self._retired:
+            self._retired.remove(seq)
+        else:
+            self._count_table(table, -1)
+        self._allocator.free(table.block_ids, keep=self._trie if self._trie is not None else ())
+        seq.block_table = BlockTable(self._block_size)
+
+    def usage(self) -> KVUsage:
+        """See KVManager."""
+        block_size = self._block_size
+        num_free = self._allocator.num_free
+        cached = self._allocator.num_cached * block_size
+        over_reserved = self._num_dead_blocks * block_size
+        reserved = self._num_reserved_blocks * block_size
+        held = (self._num_blocks - num_free) * block_size
+        return KVUsage(
+            live=held - over_reserved - self._num_empty_slots,
+            tail=self._num_empty_slots - reserved,
+            reserved=reserved,
+            over_reserved=over_reserved,
+            cached=cached,
+            unusable=0,
+            free=num_free * block_size - cached,
+        )
+
+    def check(self, holders: list[Sequence]) -> None:
+        """See KVManager."""
+        tables = [seq.block_table for seq in holders]
+        counts = Counter(block_id for table in tables for block_id in table.block_ids)
+        expected = [counts[block_id] for block_id in range(self._num_blocks)]
+        assert self._allocator.ref_counts == expected, "reference counts differ from holders"
+        self._allocator.check()
+        self._check_trie(tables)
+        self._check_ledger(holders)
+
+    def _check_trie(self, tables: list[BlockTable]) -> None:
+        if self._trie is None:
+            assert self._allocator.num_cached == 0
+            return
+        self._trie.check()
+        for table in tables:
+            published = [block_id in self._trie for block_id in table.block_ids]
+            assert published == [i < table.num_published for i in range(len(published))]
+        free_published = [
+            block_id
+            for block_id, count in enumerate(self._allocator.ref_counts)
+            if count == 0 and block_id in self._trie
+        ]
+        assert len(free_published) == self._allocator.num_cached
+        assert all(map(self._allocator.is_cached, free_published))
+
+    def _check_ledger(self, holders: list[Sequence]) -> None:
+        usage = self.usage()
+        assert min(usage) >= 0
+        assert sum(usage) == self._num_blocks * self._block_size
+        live_slots = {
+            seq.block_table.locate(position)
+            for seq in holders
+            if seq not in self._retired
+            for position in range(seq.block_table.num_tokens)
+        }
+        assert usage.live == len(live_slots)
+
+    def _num_blocks_for(self, num_tokens: int) -> int:
+        return -(-num_tokens // self._block_size)
+
+    def _allocate(self, num_blocks: int) -> list[int]:
+        block_ids, evicted = self._allocator.allocate(num_blocks)
+        if self._trie is not None:
+            for block_id in evicted:
+                self._trie.remove(block_id)
+        return block_ids
+
+    def _count_table(self, table: BlockTable, sign: int) -> None:
+        num_filled_blocks = self._num_blocks_for(table.num_tokens)
+        self._num_empty_slots += sign * table.num_empty_slots
+        self._num_reserved_blocks += sign * (len(table.block_ids) - num_filled_blocks)
+
+    def _is_dead(self, block_id: int) -> bool:
+        return self._num_retired_holders[block_id] == self._allocator.ref_counts[block_id]
+
+    def _recount_dead(self, seq: Sequence) -> None:
+        """Count the blocks held by retired sequences alone as they are once `seq` lets go."""
+        was_retired = seq in self._retired
+        for block_id in seq.block_table.block_ids:
+            self._num_dead_blocks -= self._is_dead(block_id)
+            num_holders = self._allocator.ref_counts[block_id] - 1
+            self._num_retired_holders[block_id] -= was_retired
+            self._num_dead_blocks += 0 < self._num_retired_holders[block_id] == num_holders

@@ -1,0 +1,189 @@
+"""What was asked for (`Request`, frozen), its progress (`Sequence`) and what comes out."""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+from engine.block_table import BlockTable
+from engine.tokenizer import EOS
+
+RequestId = str | int
+
+
+class RequestError(ValueError):
+    """The engine cannot take this request; the message has the numbers that show why."""
+
+
+class Prompt(Protocol):
+    """Content of a prompt, whatever describes it: token ids here, segments in `workloads`."""
+
+    def __len__(self) -> int:
+        """Number of tokens, at least 1."""
+
+    def token_ids(self, start: int, stop: int) -> list[int]:
+        """Tokens at prompt positions start to stop - 1."""
+
+    def block_keys(
+        self, block_size: int, first: int, stop: int, output_token_ids: list[int]
+    ) -> list[Hashable]:
+        """What blocks first to stop - 1 hold of the prompt followed by the output.
+
+        Two blocks with equal keys, and equal keys all the way before them, hold equal tokens. All
+        positions of the blocks must be known.
+        """
+
+
+class TokenPrompt:
+    """A prompt given as explicit token ids, which are their own keys."""
+
+    __slots__ = ("_token_ids",)
+
+    def __init__(self, token_ids: list[int]) -> None:
+        self._token_ids = token_ids
+
+    def __len__(self) -> int:
+        return len(self._token_ids)
+
+    def token_ids(self, start: int, stop: int) -> list[int]:
+        """Tokens at prompt positions start to stop - 1."""
+        return self._token_ids[start:stop]
+
+    def block_keys(
+        self, block_size: int, first: int, stop: int, output_token_ids: list[int]
+    ) -> list[Hashable]:
+        """Tuples of block_size token ids."""
+        known = self._token_ids
+        if stop * block_size > len(known):
+            known = known + output_token_ids
+        return [tuple(known[i * block_size : (i + 1) * block_size]) for i in range(first, stop)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplingParams:
+    """How a token is drawn from the logits.
+
+    temperature 0 is greedy. top_k 0 and top_p 1 keep every token. A sequence's draws depend on
+    `seed` and the token's place alone, never on who shares the batch. `ignore_eos` never draws EOS.
+
+    Raises RequestError for a value outside these ranges.
+    """
+
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int = 0
+    ignore_eos: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.temperature >= 0:
+            raise RequestError(f"temperature: got {self.temperature}, expected >= 0")
+        if self.top_k < 0:
+            raise RequestError(f"top_k: got {self.top_k}, expected >= 0 (0 keeps every token)")
+        if not 0 < self.top_p <= 1:
+            raise RequestError(f"top_p: got {self.top_p}, expected above 0 and at most 1")
+        if self.seed < 0:
+            raise RequestError(f"seed: got {self.seed}, expected >= 0")
+
+
+GREEDY = SamplingParams()
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a client asked for. `request_id` is unique among the unfinished requests.
+
+    stop_token_id: the token that ends the output early; -1 for token ids that are not the
+        tokenizer's and where nothing but the limit, or a runner that hands out -1, ends it.
+    """
+
+    request_id: RequestId
+    prompt: Prompt
+    max_new_tokens: int
+    sampling: SamplingParams = GREEDY
+    stop_token_id: int = EOS
+
+    def __post_init__(self) -> None:
+        if len(self.prompt) < 1:
+            raise RequestError(f"request {self.request_id}: the prompt is empty")
+        if self.max_new_tokens < 1:
+            raise RequestError(
+                f"request {self.request_id}: max_new_tokens: got {self.max_new_tokens}, "
+                "expected >= 1"
+            )
+
+
+class Status(Enum):
+    """Where a sequence stands. A preempted one waits again."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    FINISHED = "finished"
+
+
+class Sequence:
+    """A request's progress in the engine.
+
+    num_prompt_tokens: length of the prompt.
+    max_num_tokens: length, prompt and output, at which the sequence ends at the latest.
+    num_cached_tokens: prompt tokens that the prefix cache spared at first admission; None before.
+    """
+
+    __slots__ = (
+        "block_table",
+        "finish_reason",
+        "max_num_tokens",
+        "num_cached_tokens",
+        "num_preemptions",
+        "num_prompt_tokens",
+        "output_token_ids",
+        "request",
+        "status",
+    )
+
+    def __init__(self, request: Request, block_size: int, max_model_len: int) -> None:
+        self.request = request
+        self.num_prompt_tokens = len(request.prompt)
+        self.max_num_tokens = min(self.num_prompt_tokens + request.max_new_tokens, max_model_len)
+        self.output_token_ids: list[int] = []
+        self.block_table = BlockTable(block_size)
+        self.status = Status.WAITING
+        self.finish_reason: str | None = None
+        self.num_cached_tokens: int | None = None
+        self.num_preemptions = 0
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens known: prompt and output so far."""
+        return self.num_prompt_tokens + len(self.output_token_ids)
+
+    @property
+    def num_computed_tokens(self) -> int:
+        """Tokens whose K/V is in the pool, or will be when the step in flight ends."""
+        return self.block_table.num_tokens
+
+    def token_ids(self, start: int, stop: int) -> list[int]:
+        """Known tokens at positions start to stop - 1."""
+        prompt_len = self.num_prompt_tokens
+        tokens: list[int] = []
+        if start < prompt_len:
+            tokens = self.request.prompt.token_ids(start, min(stop, prompt_len))
+        if stop > prompt_len:
+            tokens = tokens + self.output_token_ids[max(start - prompt_len, 0) : stop - prompt_len]
+        return tokens
+
+    def block_keys(self, first: int, stop: int) -> list[Hashable]:
+        """Keys of logical blocks first to stop - 1, all of whose tokens must be known."""
+        return self.request.prompt.block_keys(
+            self.block_table.block_size, first, stop, self.output_token_ids
+        )
+
+
+class TokenOutput(NamedTuple):
+    """One new token. `text` is printable: control characters and broken bytes are escaped."""
+
+    request_id: RequestId
+    token_id: int
+    text: str
+    finished: bool
+    finish_reason: str | None  # "stop" (end of text), "length" (a limit); None while it goes on

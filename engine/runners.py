@@ -1,0 +1,101 @@
+"""What produces the tokens of a step: a model that computes them, or a record of them."""
+
+from collections.abc import Mapping
+from collections.abc import Sequence as SequenceOf
+from typing import Protocol
+
+from engine.batch import StepBatch
+from engine.config import EngineConfig
+from engine.kv_pool import KVPool
+from engine.request import RequestId, Sequence
+from engine.sampling import sample
+from engine.scheduler import Step
+from engine.transformer import Transformer
+
+
+class Runner(Protocol):
+    """Produces tokens. Limits on their number are the engine's business."""
+
+    def run(self, step: Step) -> list[int]:
+        """One token for each chunk that samples, in the order of the chunks.
+
+        The tokens of every earlier step must have been committed.
+        """
+
+
+class ToyLMRunner:
+    """Computes every token with the transformer, on a K/V pool of its own."""
+
+    def __init__(self, transformer: Transformer, config: EngineConfig) -> None:
+        self._transformer = transformer
+        self._block_size = config.block_size
+        model = transformer.config
+        self._pool = KVPool(
+            num_layers=model.num_layers,
+            num_blocks=config.num_blocks,
+            block_size=config.block_size,
+            num_kv_heads=model.num_kv_heads,
+            head_size=model.head_size,
+        )
+
+    def run(self, step: Step) -> list[int]:
+        """One token for each chunk that samples, in the order of the chunks."""
+        if not step.chunks:
+            return []
+        batch = StepBatch(step.chunks, self._block_size)
+        logits = self._transformer.forward(batch, self._pool)
+        sampled = [chunk for chunk in step.chunks if chunk.samples]
+        return [
+            sample(row, seq.request.sampling, start + num_tokens)
+            for row, (seq, start, num_tokens, _) in zip(logits, sampled, strict=True)
+        ]
+
+
+class ReplayRunner:
+    """Hands out recorded tokens and computes nothing.
+
+    outputs: of each request, as many token ids as its output is long, at least one. The last is
+    not handed out: the request's stop token takes its place, and so reveals the end.
+    """
+
+    def __init__(self, outputs: Mapping[RequestId, SequenceOf[int]]) -> None:
+        self._outputs = outputs
+        self._current: dict[RequestId, SequenceOf[int]] = {}  # looked up once a request
+
+    def run(self, step: Step) -> list[int]:
+        """One token for each chunk that samples, in the order of the chunks."""
+        return [self._next_token(seq) for seq, _, _, samples in step.chunks if samples]
+
+    def _next_token(self, seq: Sequence) -> int:
+        request_id = seq.request.request_id
+        index = len(seq.output_token_ids)
+        if index == 0:
+            self._current[request_id] = self._outputs[request_id]
+        output = self._current[request_id]
+        is_last = index + 1 == len(output)
+        if is_last or seq.num_tokens + 1 == seq.max_num_tokens:
+            del self._current[request_id]
+        return seq.request.stop_token_id if is_last else output[index]
+
+
+class ScriptedLengthRunner:
+    """Ends each output where the workload says; all but the last token are another runner's.
+
+    output_lengths: tokens of each request's output, the stop token included. The requests should
+    carry `ignore_eos`, or the other runner may end them earlier.
+    """
+
+    def __init__(self, runner: Runner, output_lengths: Mapping[RequestId, int]) -> None:
+        self._runner = runner
+        self._output_lengths = output_lengths
+
+    def run(self, step: Step) -> list[int]:
+        """One token for each chunk that samples, in the order of the chunks."""
+        sampled = [chunk.seq for chunk in step.chunks if chunk.samples]
+        return [
+            seq.request.stop_token_id if self._is_last(seq) else token
+            for seq, token in zip(sampled, self._runner.run(step), strict=True)
+        ]
+
+    def _is_last(self, seq: Sequence) -> bool:
+        return len(seq.output_token_ids) + 1 >= self._output_lengths[seq.request.request_id]

@@ -1,0 +1,80 @@
+"""Request-level batching: a batch is collected, run to its longest member's end, then replaced."""
+
+from engine.config import EngineConfig
+from engine.kv_manager import KVManager
+from engine.request import Sequence, Status
+from engine.scheduler import Scheduler, Step
+
+
+class StaticScheduler(Scheduler):
+    """Batches of up to `batch_size` requests in order of arrival.
+
+    A member takes, when the batch starts, memory for the longest it can become, so a batch never
+    runs out; it is smaller when the pool holds no more. Its prompts are computed whole in one step,
+    whatever `max_num_batched_tokens` says. A row that has ended keeps its place and memory until
+    the whole batch has; it is not computed any further, which flatters static batching.
+    """
+
+    def __init__(self, config: EngineConfig, kv: KVManager) -> None:
+        super().__init__(config, kv)
+        self._ended: list[Sequence] = []  # rows of the batch that keep their memory
+        self._is_closed = False
+
+    def close_batch(self) -> None:
+        """Start the next batch with those that wait now, however few."""
+        self._is_closed = True
+
+    def _fill(self, step: Step) -> None:
+        if not self.running:
+            self._start_batch(step)
+            return
+        for seq in self.running:
+            self._take(step, seq, seq.num_computed_tokens)
+
+    def _start_batch(self, step: Step) -> None:
+        if len(self.waiting) < self.config.batch_size and not self._is_closed:
+            return
+        while self.waiting and len(self.running) < self.config.batch_size:
+            seq = self.waiting[0]
+            prefix = self.kv.cached_prefix(seq)
+            num_cached = len(prefix) * self.config.block_size
+            # The last token is never fed back, so its K/V needs no slot.
+            if not self.kv.admit(seq, prefix, 0, reserve_tokens=seq.max_num_tokens - 1):
+                break
+            self.running.append(self.waiting.popleft())
+            seq.status = Status.RUNNING
+            seq.num_cached_tokens = num_cached
+            step.admitted.append((seq, num_cached))
+            self._take(step, seq, num_cached)
+        self._is_closed = False
+
+    def _take(self, step: Step, seq: Sequence, start: int) -> None:
+        num_tokens = seq.num_tokens - start
+        if not self.kv.grow(seq, num_tokens):
+            raise AssertionError("a row outgrew what its batch reserved")
+        self.kv.publish(seq)
+        step.add(seq, start, num_tokens)
+
+    def finish(self, seq: Sequence) -> None:
+        """Keep the memory of a row that has ended until its batch has."""
+        self.running.remove(seq)
+        seq.status = Status.FINISHED
+        self.kv.retire(seq)
+        self._ended.append(seq)
+        self._release_ended_batch()
+
+    def cancel(self, seq: Sequence) -> None:
+        """Take a sequence out at once; a row's memory is returned without waiting for its batch."""
+        super().cancel(seq)
+        self._release_ended_batch()
+
+    def _release_ended_batch(self) -> None:
+        if not self.running:
+            for seq in self._ended:
+                self.kv.release(seq)
+            self._ended.clear()
+
+    @property
+    def holders(self) -> list[Sequence]:
+        """Running rows and those that have ended but keep their memory."""
+        return self.running + self._ended

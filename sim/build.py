@@ -1,0 +1,111 @@
+"""Turns the parts of a scenario into the things they describe."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import workloads as w
+from engine.config import EngineConfig
+from engine.request import RequestId
+from engine.runners import ReplayRunner, Runner, ScriptedLengthRunner, ToyLMRunner
+from engine.transformer import Transformer
+from sim import catalogue
+from sim.latency.linear import LinearLatency
+from sim.latency.model import LatencyModel
+from sim.latency.roofline import RooflineLatency
+from sim.scenario import (
+    ArrivalsSpec,
+    ConstantSpec,
+    LengthSpec,
+    LinearSpec,
+    RooflineSpec,
+    Scenario,
+)
+
+
+def build_workload(scenario: Scenario) -> w.Workload:
+    """The requests of a scenario: the same for each of its systems.
+
+    Raises WorkloadError for a trace that cannot be read and for impossible distributions.
+    """
+    spec = scenario.workload
+    max_model_len = scenario.engine.max_model_len
+    if spec.trace is not None:
+        return w.workload_from_trace(
+            w.read_azure_csv(Path(spec.trace)),
+            max_new_tokens=spec.max_new_tokens,
+            max_model_len=max_model_len,
+            limit=spec.requests,
+        )
+    assert spec.requests and spec.arrivals and spec.prompts and spec.outputs  # by the schema
+    shared = spec.prompts.shared
+    return w.synthetic(
+        num_requests=spec.requests,
+        seed=scenario.seed,
+        arrivals=_arrivals(spec.arrivals),
+        unique=_lengths(spec.prompts.unique),
+        outputs=_lengths(spec.outputs),
+        shared=w.SharedPrefix(shared.groups, _lengths(shared.tokens)) if shared else None,
+        max_new_tokens=spec.max_new_tokens,
+        max_model_len=max_model_len,
+    )
+
+
+def _arrivals(spec: ArrivalsSpec) -> w.Arrivals | w.ClosedLoop:
+    if spec.constant:
+        return w.ConstantRate(spec.constant.rate)
+    if spec.poisson:
+        return w.Poisson(spec.poisson.rate)
+    if spec.gamma:
+        return w.Gamma(spec.gamma.rate, spec.gamma.cv)
+    assert spec.closed_loop
+    return w.ClosedLoop(spec.closed_loop.concurrency, spec.closed_loop.think_time_s)
+
+
+def _lengths(spec: LengthSpec) -> w.Lengths:
+    if spec.fixed:
+        return w.Fixed(spec.fixed)
+    if spec.uniform:
+        return w.Uniform(spec.uniform.low, spec.uniform.high)
+    if spec.lognormal:
+        return w.LogNormal(**dict(spec.lognormal))
+    assert spec.empirical
+    return w.empirical_from_file(Path(spec.empirical.file))
+
+
+def build_latency(scenario: Scenario) -> LatencyModel:
+    """The step-latency model. Raises UserError for a name that is in no catalogue."""
+    spec = scenario.latency
+    if isinstance(spec, ConstantSpec):
+        return LinearLatency(step_s=spec.step_time_s)
+    if isinstance(spec, LinearSpec):
+        return LinearLatency(**spec.model_dump(exclude={"kind"}))
+    assert isinstance(spec, RooflineSpec)
+    return RooflineLatency(
+        catalogue.model(spec.model or scenario.model),
+        catalogue.hardware(scenario.hardware),
+        **spec.model_dump(exclude={"kind", "model"}),
+    )
+
+
+def build_runner(scenario: Scenario, config: EngineConfig, workload: w.Workload) -> Runner:
+    """What produces the tokens; either ends each output where the workload says."""
+    if scenario.runner == "replay":
+        return ReplayRunner(_Answers(workload))
+    toy_lm = ToyLMRunner(Transformer(scenario.toy_lm), config)
+    return ScriptedLengthRunner(toy_lm, dict(enumerate(workload.output_tokens.tolist())))
+
+
+class _Answers(Mapping[RequestId, w.AnswerTokens]):
+    """The true outputs by request number, each made when it is asked for."""
+
+    def __init__(self, workload: w.Workload) -> None:
+        self._workload = workload
+
+    def __getitem__(self, number: RequestId) -> w.AnswerTokens:
+        return self._workload.answer(int(number))
+
+    def __iter__(self) -> Iterator[RequestId]:
+        return iter(range(len(self)))
+
+    def __len__(self) -> int:
+        return len(self._workload)

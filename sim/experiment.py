@@ -1,0 +1,76 @@
+"""Runs every system at every point of the sweep, as often as replications are asked for."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import joblib
+from threadpoolctl import threadpool_limits
+
+from sim.records import Records
+from sim.scenario import Scenario
+from sim.scenario_file import points
+from sim.simulate import simulate
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run: a system at one point of the sweep with one seed."""
+
+    system: str
+    labels: dict[str, Any]  # swept key path -> value
+    scenario: Scenario  # of this point and seed
+
+    @property
+    def keys(self) -> dict[str, Any]:
+        """What tells this run from the others, as columns of the result tables."""
+        return {"system": self.system, **self.labels, "seed": self.scenario.seed}
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished run."""
+
+    job: Job
+    records: Records
+
+
+def plan_jobs(scenario: Scenario) -> list[Job]:
+    """All runs of a scenario, in the order of its tables."""
+    return [
+        Job(system, labels, point.model_copy(update={"seed": scenario.seed + replication}))
+        for system in scenario.systems
+        for labels, point in points(scenario)
+        for replication in range(scenario.replications)
+    ]
+
+
+def run_jobs(jobs: list[Job], on_finished: Callable[[int], None]) -> list[Result]:
+    """Run all jobs over the cores, whichever order they end in; results in the order of the jobs.
+
+    on_finished: told how many requests were served since it was last told.
+    """
+    results: dict[int, Result] = {}
+    for index, result in _results(jobs, on_finished):
+        results[index] = result
+    return [results[index] for index in range(len(jobs))]
+
+
+def _results(jobs: list[Job], on_finished: Callable[[int], None]) -> Iterator[tuple[int, Result]]:
+    if len(jobs) == 1:
+        yield 0, _run(jobs[0], on_finished)
+        return
+    parallel = joblib.Parallel(n_jobs=-1, return_as="generator_unordered")
+    for index, result in parallel(joblib.delayed(_run_indexed)(i, j) for i, j in enumerate(jobs)):
+        on_finished(len(result.records.requests))
+        yield index, result
+
+
+def _run_indexed(index: int, job: Job) -> tuple[int, Result]:
+    return index, _run(job, lambda _: None)
+
+
+def _run(job: Job, on_finished: Callable[[int], None]) -> Result:
+    # One thread: the matrices are small, and sums in BLAS depend on the number of threads.
+    with threadpool_limits(1):
+        return Result(job, simulate(job.scenario, job.system, on_finished))

@@ -1,0 +1,67 @@
+"""Roofline: every operator is bound by the GPU's arithmetic or by its memory bandwidth.
+
+Williams, Waterman and Patterson, "Roofline", CACM 52(4), 2009.
+"""
+
+import numpy as np
+
+from sim.catalogue import Hardware, Model
+from sim.latency.model import FormulaLatency, Quantity
+
+
+class RooflineLatency(FormulaLatency):
+    """Time of a step of a model on one GPU.
+
+    Matrix products: 2 FLOPs per weight and token, all weights read once a step. Attention: 4 FLOPs
+    per head dimension and (query, context) pair, all K/V of the contexts read once. Each takes the
+    larger of its arithmetic and its memory time, one after the other.
+
+    flop_efficiency, bandwidth_efficiency: achieved shares of the peaks. overhead_s: what a step
+    costs besides, on the host.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        hardware: Hardware,
+        *,
+        flop_efficiency: float,
+        bandwidth_efficiency: float,
+        overhead_s: float,
+    ) -> None:
+        s_per_flop = 1 / (hardware.peak_flop_per_s * flop_efficiency)
+        s_per_byte = 1 / (hardware.bandwidth_bytes_per_s * bandwidth_efficiency)
+        read = model.num_layer_matrix_parameters + model.num_output_parameters
+        self._weights_s = read * model.bytes_per_parameter * s_per_byte
+        self._layers_s_per_token = 2 * model.num_layer_matrix_parameters * s_per_flop
+        self._output_s_per_row = 2 * model.num_output_parameters * s_per_flop
+        self._attention_s_per_pair = model.attention_flop_per_pair * s_per_flop
+        self._kv_s_per_token = model.kv_bytes_per_token * s_per_byte
+        self._overhead_s = overhead_s
+
+    def seconds(
+        self, num_decodes: int, decode_context_tokens: Quantity, prefills: list[tuple[int, int]]
+    ) -> Quantity:
+        """See FormulaLatency. Every prefill chunk is charged one row of the output projection."""
+        num_tokens = num_decodes
+        num_pairs = num_context_tokens = 0
+        for num_chunk_tokens, context in prefills:
+            num_tokens += num_chunk_tokens
+            num_context_tokens += context + num_chunk_tokens
+            # Query k of the chunk attends to context + k tokens, k = 1 ... num_chunk_tokens.
+            num_pairs += num_chunk_tokens * context
+            num_pairs += num_chunk_tokens * (num_chunk_tokens + 1) // 2
+        matrices_s = max(
+            self._weights_s,
+            num_tokens * self._layers_s_per_token
+            + (num_decodes + len(prefills)) * self._output_s_per_row,
+        )
+        attention_s = _larger(
+            (decode_context_tokens + num_pairs) * self._attention_s_per_pair,
+            (decode_context_tokens + num_context_tokens) * self._kv_s_per_token,
+        )
+        return attention_s + (matrices_s + self._overhead_s)
+
+
+def _larger(a: Quantity, b: Quantity) -> Quantity:
+    return max(a, b) if isinstance(a, float) else np.maximum(a, b)

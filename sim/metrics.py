@@ -1,0 +1,126 @@
+"""Metrics: pure functions of a run's records. Definitions are those of docs/metrics.md."""
+
+import math
+from collections import Counter
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy.special import stdtrit
+
+from engine.kv_manager import KVUsage
+from sim.records import Records
+
+PERCENTILES = (50, 90, 99)
+
+Row = dict[str, float | int | None]
+
+
+def summarise(records: Records) -> Row:
+    """One row of metrics, in the order in which they are shown.
+
+    Times in seconds; rates per second of the span, which is from the start of the run to the last
+    output; shares from 0 to 1; None where nothing happened that could be measured.
+    """
+    requests = records.requests
+    finished = requests[requests["finished_ns"].notna()]
+    span_ns = int(finished["finished_ns"].max()) if len(finished) else 0
+    num_output_tokens = int(requests["output_tokens"].sum())
+    prompt_tokens = int(finished["prompt_tokens"].sum())
+    prefix_hit_tokens = int(finished["cached_tokens"].sum())
+    return {
+        "requests": len(requests),
+        "finished": len(finished),
+        "refused": int((requests["finish_reason"] == "refused").sum()),
+        "span_s": span_ns / 1e9,
+        "output_tokens": num_output_tokens,
+        "output_tokens_per_s": _ratio(num_output_tokens * 1e9, span_ns),
+        "requests_per_s": _ratio(len(finished) * 1e9, span_ns),
+        **_latencies(finished, records.itl_ns),
+        "preemptions": int(requests["preemptions"].sum()),
+        "prefix_hit_tokens": prefix_hit_tokens,
+        "prefix_hit_share": _ratio(prefix_hit_tokens, prompt_tokens),
+        **_memory(records.slot_ns),
+        "steps": int((records.steps["decodes"] + records.steps["prefill_tokens"] > 0).sum()),
+    }
+
+
+def _latencies(finished: pd.DataFrame, itl_ns: Counter[int]) -> Row:
+    columns = {
+        name: finished[name].to_numpy(dtype=np.int64)
+        for name in ("arrival_ns", "admitted_ns", "first_token_ns", "finished_ns", "output_tokens")
+    }
+    arrival_ns, first_token_ns = columns["arrival_ns"], columns["first_token_ns"]
+    num_gaps = columns["output_tokens"] - 1
+    has_gaps = num_gaps > 0
+    decoding_ns = (columns["finished_ns"] - first_token_ns)[has_gaps]
+    gaps = sorted(itl_ns.items())
+    return {
+        **_distribution("ttft", first_token_ns - arrival_ns),
+        **_distribution("tpot", decoding_ns / num_gaps[has_gaps]),
+        **_distribution("itl", np.array([g for g, _ in gaps]), np.array([n for _, n in gaps])),
+        **_distribution("e2e", columns["finished_ns"] - arrival_ns),
+        **_distribution("queueing", columns["admitted_ns"] - arrival_ns),
+    }
+
+
+def _distribution(
+    name: str,
+    values_ns: npt.NDArray[np.int64] | npt.NDArray[np.float64],
+    counts: npt.NDArray[np.int64] | None = None,
+) -> Row:
+    """Mean and percentiles in seconds of values, each counted once or `counts` times."""
+    if counts is None:
+        counts = np.ones(len(values_ns), dtype=np.int64)
+    total = int(counts.sum())
+    mean_ns = _ratio(float(values_ns @ counts), total)
+    row: Row = {f"{name}_mean_s": None if mean_ns is None else mean_ns / 1e9}
+    for percent in PERCENTILES:
+        row[f"{name}_p{percent}_s"] = (
+            percentile(values_ns, counts, percent) / 1e9 if total else None
+        )
+    return row
+
+
+def percentile(
+    values: npt.NDArray[np.int64] | npt.NDArray[np.float64],
+    counts: npt.NDArray[np.int64],
+    percent: int,
+) -> float:
+    """The smallest value that at least percent % of all values do not exceed (nearest rank).
+
+    values [n], each standing for counts [n] equal ones; at least one in all.
+
+    >>> percentile(np.array([10, 20, 30]), np.array([1, 2, 1]), 75)
+    20.0
+    """
+    order = np.argsort(values, kind="stable")
+    reached = np.cumsum(counts[order])
+    rank = -(-percent * int(reached[-1]) // 100)
+    return float(values[order[np.searchsorted(reached, rank)]])
+
+
+def _memory(slot_ns: KVUsage) -> Row:
+    """Time-weighted shares of the pool, from the state of the allocator."""
+    total = sum(slot_ns)
+    held = slot_ns.live + slot_ns.tail + slot_ns.reserved + slot_ns.over_reserved
+    return {
+        "block_utilisation": _ratio(held, total),
+        "internal_fragmentation": _ratio(held - slot_ns.live, held),
+        **{f"{name}_share": _ratio(slots, total) for name, slots in slot_ns._asdict().items()},
+    }
+
+
+def _ratio(part: float, whole: float) -> float | None:
+    return part / whole if whole else None
+
+
+def half_width_95(values: npt.NDArray[np.float64]) -> float | None:
+    """Half the width of the 95 % confidence interval of the mean of independent runs.
+
+    Student's t with n - 1 degrees of freedom; None for a single run, which says nothing of it.
+    """
+    n = len(values)
+    if n < 2:
+        return None
+    return float(stdtrit(n - 1, 0.975) * np.std(values, ddof=1) / math.sqrt(n))

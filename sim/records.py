@@ -1,0 +1,33 @@
+"""What a run leaves: one row per request, one per step, and the totals that need no rows."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+import pandas as pd
+
+from engine.kv_manager import KVUsage
+
+
+@dataclass(frozen=True)
+class Records:
+    """The facts of one run of one system. Times are whole nanoseconds on the simulated clock.
+
+    requests: indexed by request number; arrival_ns, admitted_ns (first admission), first_token_ns,
+        finished_ns (each NA where it never came), prompt_tokens, output_tokens (produced),
+        cached_tokens (prefix cache, first admission), preemptions, finish_reason ("stop",
+        "length", "refused").
+    steps: start_ns, duration_ns, decodes, prefill_tokens, running and waiting (when the row
+        begins), preempted, then the slots of each ledger class meanwhile. A spell in which the
+        engine idles is a row without tokens, so the rows cover all time without a gap.
+    itl_ns: gaps between consecutive output tokens of a request -> how often.
+    slot_ns: each ledger class integrated over time, in slots x ns; they add up to num_slots x the
+        span. Idle time counts.
+    notes: what was changed or refused, in words.
+    """
+
+    requests: pd.DataFrame
+    steps: pd.DataFrame
+    itl_ns: Counter[int]
+    slot_ns: KVUsage
+    num_slots: int
+    notes: tuple[str, ...] = ()

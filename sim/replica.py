@@ -1,0 +1,98 @@
+"""One engine under the simulated clock: a SimPy process that steps it."""
+
+from collections.abc import Generator
+
+import simpy
+
+from engine.engine import Engine
+from engine.request import Request, RequestError, RequestId
+from engine.scheduler import Step
+from sim.latency.model import LatencyModel
+from sim.recorder import Recorder
+
+Process = Generator[simpy.Event, object, None]
+
+
+class Replica:
+    """Runs an engine's steps, each as long as the latency model says.
+
+    A request that comes at the very instant at which a step ends takes part in the next one.
+    """
+
+    def __init__(
+        self, env: simpy.Environment, engine: Engine, latency: LatencyModel, recorder: Recorder
+    ) -> None:
+        self._env = env
+        self._engine = engine
+        self._latency = latency
+        self._recorder = recorder
+        self._max_wait_ns = round(engine.config.max_wait_s * 1e9)
+        self._arrival_ns: dict[RequestId, int] = {}  # of the unfinished requests
+        self._answered: dict[RequestId, simpy.Event] = {}
+        self._arrival = env.event()
+        env.process(self._run())
+
+    @property
+    def _now_ns(self) -> int:
+        return int(self._env.now)  # whole already: every delay is
+
+    @property
+    def _queues(self) -> tuple[int, int]:
+        scheduler = self._engine.scheduler
+        return len(scheduler.running), len(scheduler.waiting)
+
+    def submit(self, request: Request) -> bool:
+        """Give the engine a request now; False when it refuses."""
+        self._recorder.arrived(request.request_id, self._now_ns)
+        try:
+            self._engine.add_request(request)
+        except RequestError as error:
+            self._recorder.refused(request.request_id, str(error))
+            return False
+        self._arrival_ns[request.request_id] = self._now_ns
+        self._arrival.succeed()
+        self._arrival = self._env.event()
+        return True
+
+    def answered(self, request_id: RequestId) -> simpy.Event:
+        """The end of a request that is in the engine, as an event."""
+        return self._answered.setdefault(request_id, self._env.event())
+
+    def _run(self) -> Process:
+        while True:
+            step = self._engine.schedule()
+            self._recorder.scheduled(step, self._now_ns)
+            if step.chunks:
+                yield from self._execute(step)
+            elif not step.preempted:  # else the last one running made room for itself
+                yield self._company()
+
+    def _execute(self, step: Step) -> Process:
+        env, engine, recorder = self._env, self._engine, self._recorder
+        duration_ns = self._latency.step_time_ns(step)
+        recorder.started(step, self._now_ns, duration_ns, engine.kv.usage(), self._queues)
+        token_ids = engine.runner.run(step)
+        yield env.timeout(duration_ns)
+        outputs = engine.commit(step, token_ids)
+        recorder.committed(outputs, self._now_ns, engine.kv.usage(), self._queues)
+        for output in outputs:
+            if output.finished:
+                self._finish(output.request_id)
+        yield env.timeout(0)  # whoever sends at this instant comes before the next step
+
+    def _finish(self, request_id: RequestId) -> None:
+        del self._arrival_ns[request_id]
+        if request_id in self._answered:
+            self._answered.pop(request_id).succeed()
+
+    def _company(self) -> simpy.Event:
+        """The next arrival, or the moment at which a batch has waited long enough for company."""
+        waiting = self._engine.scheduler.waiting
+        if not waiting:
+            return self._arrival
+        oldest_ns = self._arrival_ns[waiting[0].request.request_id]
+        left_ns = oldest_ns + self._max_wait_ns - self._now_ns
+        if left_ns > 0:
+            return self._arrival | self._env.timeout(left_ns)
+        self._engine.close_batch()
+        return self._env.timeout(0)

@@ -1,0 +1,53 @@
+"""Runs one system of a scenario: workload, engine, latency model and recorder under one clock."""
+
+from collections.abc import Callable
+
+import simpy
+
+from engine.engine import Engine
+from engine.request import Request, SamplingParams
+from sim.build import build_latency, build_runner, build_workload
+from sim.clients import closed_loop_user, open_loop
+from sim.recorder import Recorder
+from sim.records import Records
+from sim.replica import Replica
+from sim.scenario import Scenario
+from workloads import Workload
+
+
+def simulate(
+    scenario: Scenario, system: str, on_finished: Callable[[int], None] = lambda _: None
+) -> Records:
+    """Serve the scenario's workload with one of its systems, to the end.
+
+    on_finished: told how many more requests are done with.
+    Raises UserError or WorkloadError when the scenario names what cannot be had.
+    """
+    config = scenario.engine_config(system)
+    workload = build_workload(scenario)
+    engine = Engine(config, build_runner(scenario, config, workload), with_text=False)
+    recorder = Recorder(len(workload), engine.kv.usage(), on_finished)
+    env = simpy.Environment()
+    replica = Replica(env, engine, build_latency(scenario), recorder)
+    _send(env, replica, workload)
+    env.run()
+    return recorder.records(workload.prompt_tokens, workload.notes)
+
+
+def _send(env: simpy.Environment, replica: Replica, workload: Workload) -> None:
+    make_request = _request_maker(workload)
+    if workload.arrival_ns is not None:
+        env.process(open_loop(env, replica, workload.arrival_ns, make_request))
+        return
+    assert workload.closed_loop
+    numbers = iter(range(len(workload)))
+    think_time_ns = round(workload.closed_loop.think_time_s * 1e9)
+    for _ in range(workload.closed_loop.concurrency):
+        env.process(closed_loop_user(env, replica, numbers, think_time_ns, make_request))
+
+
+def _request_maker(workload: Workload) -> Callable[[int], Request]:
+    # The workload says where an output ends, so the toy LM must not end it by itself.
+    sampling = SamplingParams(ignore_eos=True)
+    max_new_tokens = workload.max_new_tokens.tolist()
+    return lambda i: Request(i, workload.prompt(i), max_new_tokens[i], sampling)

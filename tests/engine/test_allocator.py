@@ -1,0 +1,147 @@
+"""The allocator against a plain list: one free queue, as vLLM keeps it."""
+
+import copy
+import random
+
+import pytest
+
+from engine.allocator import BlockAllocator
+
+
+class NaivePool:
+    """The same promises, kept the slow and obvious way.
+
+    queue: free blocks, the next to be taken at the head. published: blocks with content.
+    tables: the blocks of each holder, in the order of its tokens.
+    """
+
+    def __init__(self, num_blocks: int) -> None:
+        self.queue = list(range(num_blocks))
+        self.published: set[int] = set()
+        self.tables: list[list[int]] = []
+
+    def num_holders(self, block_id: int) -> int:
+        return sum(table.count(block_id) for table in self.tables)
+
+    def allocate(self, num_blocks: int) -> tuple[list[int], list[int]]:
+        taken = self.queue[:num_blocks]
+        evicted = [block_id for block_id in taken if block_id in self.published]
+        self.queue = self.queue[num_blocks:]
+        self.published -= set(taken)
+        return taken, evicted
+
+    def share(self, block_id: int) -> None:
+        if block_id in self.queue:
+            self.queue.remove(block_id)
+
+    def free(self, table: list[int]) -> None:
+        """Content goes to the end, tail first; the rest to the front, to be taken tail first."""
+        self.tables.remove(table)
+        released = [block_id for block_id in reversed(table) if not self.num_holders(block_id)]
+        front = [block_id for block_id in released if block_id not in self.published]
+        end = [block_id for block_id in released if block_id in self.published]
+        self.queue = front + self.queue + end
+
+
+def assert_same(allocator: BlockAllocator, pool: NaivePool, num_blocks: int) -> None:
+    allocator.check()
+    counts = [pool.num_holders(block_id) for block_id in range(num_blocks)]
+    assert allocator.ref_counts == counts
+    assert allocator.num_shared == sum(count > 1 for count in counts)
+    assert allocator.num_free == len(pool.queue)
+    cached = {block_id for block_id in pool.queue if block_id in pool.published}
+    assert allocator.num_cached == len(cached)
+    assert {b for b in range(num_blocks) if allocator.is_cached(b)} == cached
+    # What the whole queue looks like shows in the order in which a copy hands it out.
+    assert copy.deepcopy(allocator).allocate(len(pool.queue))[0] == pool.queue
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_walk_keeps_the_order_of_the_free_queue(seed):
+    """Allocations, shares and releases in any order leave the queue as the plain list has it."""
+    rng = random.Random(seed)
+    num_blocks = rng.randint(1, 12)
+    allocator, pool = BlockAllocator(num_blocks), NaivePool(num_blocks)
+    for _ in range(150):
+        if pool.tables and rng.random() < 0.45:
+            table = rng.choice(pool.tables)
+            for block_id in table[: rng.randint(0, len(table))]:
+                pool.published.add(block_id)
+            allocator.free(table, keep=set(pool.published))
+            pool.free(table)
+        else:
+            shared = sorted(pool.published)[: rng.randint(0, 3)]
+            for block_id in shared:
+                allocator.share(block_id)
+                pool.share(block_id)
+            num_new = rng.randint(0, len(pool.queue))
+            expected = pool.allocate(num_new)
+            assert allocator.allocate(num_new) == expected
+            pool.tables.append(shared + expected[0])
+        assert_same(allocator, pool, num_blocks)
+
+
+def test_new_pool_hands_out_ascending_ids():
+    assert BlockAllocator(4).allocate(3) == ([0, 1, 2], [])
+
+
+def test_empty_blocks_come_back_tail_first():
+    """Of a freed table without content the tail is used again first, before all others."""
+    allocator = BlockAllocator(5)
+    table, _ = allocator.allocate(3)
+    allocator.free(table, keep=())
+    assert allocator.allocate(5) == ([2, 1, 0, 3, 4], [])
+
+
+def test_cached_blocks_are_evicted_last_and_tail_first():
+    """Blocks 0 and 1 keep content, 2 is partly filled: 2 is reused first, then the untouched 3."""
+    allocator = BlockAllocator(4)
+    table, _ = allocator.allocate(3)
+    allocator.free(table, keep={0, 1})
+    assert allocator.allocate(4) == ([2, 3, 1, 0], [1, 0])
+
+
+def test_block_of_another_holder_stays():
+    allocator = BlockAllocator(3)
+    table, _ = allocator.allocate(2)
+    allocator.share(0)
+    allocator.free(table, keep={0})
+    assert allocator.ref_counts == [1, 0, 0]
+    assert allocator.num_free == 2
+    assert allocator.num_shared == 0
+
+
+def test_hit_takes_a_cached_block_out_of_the_queue():
+    allocator = BlockAllocator(2)
+    table, _ = allocator.allocate(2)
+    allocator.free(table, keep={0, 1})
+    allocator.share(1)
+    assert allocator.allocate(1) == ([0], [0])
+
+
+def test_failed_allocation_changes_nothing():
+    allocator = BlockAllocator(4)
+    table, _ = allocator.allocate(3)
+    allocator.free(table[1:], keep={1})
+    before = copy.deepcopy(vars(allocator))
+    with pytest.raises(ValueError, match="4 blocks asked for, 3 are free"):
+        allocator.allocate(4)
+    assert vars(allocator) == before
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda allocator: allocator.ref_counts.__setitem__(0, 0),  # held, yet counted as free
+        lambda allocator: allocator.ref_counts.__setitem__(3, 1),  # free, yet counted as held
+        lambda allocator: allocator.free([0, 0], keep=()),  # let go twice
+        lambda allocator: setattr(allocator, "num_shared", 1),
+    ],
+)
+def test_check_finds_damage(damage):
+    allocator = BlockAllocator(4)
+    allocator.allocate(2)
+    allocator.check()
+    damage(allocator)
+    with pytest.raises(AssertionError):
+        allocator.check()

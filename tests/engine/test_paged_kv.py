@@ -1,0 +1,406 @@
+"""The paged KV manager: all or nothing, sharing, and a ledger that adds up."""
+
+import pickle
+import random
+from collections.abc import Iterable
+
+import pytest
+
+from engine.config import EngineConfig
+from engine.kv_manager import KVUsage
+from engine.paged_kv import PagedKVManager
+from engine.request import Request, Sequence, TokenPrompt
+
+BLOCK_SIZE = 4
+
+
+def manager(
+    num_blocks: int, *, caching: bool = True, block_size: int = BLOCK_SIZE
+) -> PagedKVManager:
+    config = EngineConfig(
+        block_size=block_size, num_blocks=num_blocks, enable_prefix_caching=caching
+    )
+    return PagedKVManager(config)
+
+
+def sequence(prompt: list[int], *, block_size: int = BLOCK_SIZE) -> Sequence:
+    return Sequence(Request("r", TokenPrompt(prompt), 100), block_size, 1000)
+
+
+def tokens(num_tokens: int, first: int = 0) -> list[int]:
+    return list(range(first, first + num_tokens))
+
+
+def admit(kv: PagedKVManager, seq: Sequence, num_tokens: int | None = None, **room: int) -> bool:
+    """Admit with the cached prefix; publish at once. num_tokens None: all that are left."""
+    prefix = kv.cached_prefix(seq)
+    if num_tokens is None:
+        num_tokens = seq.num_tokens - len(prefix) * BLOCK_SIZE
+    done = kv.admit(seq, prefix, num_tokens, **room)
+    if done:
+        kv.publish(seq)
+    return done
+
+
+def state(*parts: object) -> bytes:
+    """Everything there is to know, to see whether anything changed."""
+    return pickle.dumps(parts)
+
+
+def usage(kv: PagedKVManager) -> dict[str, int]:
+    """The ledger without its zeros."""
+    return {kind: slots for kind, slots in kv.usage()._asdict().items() if slots}
+
+
+# --- all or nothing ---
+
+
+def test_failed_admission_changes_nothing():
+    """Two blocks are free and the cached one is hit, three are needed besides."""
+    kv = manager(5)
+    one, other = sequence(tokens(9)), sequence(tokens(4) + tokens(13, first=50))
+    assert admit(kv, one)
+    before = state(kv, one, other)
+    assert not admit(kv, other)
+    assert state(kv, one, other) == before
+
+
+def test_failed_growth_changes_nothing():
+    """One block is free, growth by 8 needs two."""
+    kv = manager(4)
+    one, other = sequence(tokens(7)), sequence(tokens(4, first=50))
+    assert admit(kv, one)
+    assert admit(kv, other)
+    before = state(kv, one, other)
+    assert not kv.grow(one, 8)
+    assert state(kv, one, other) == before
+
+
+def test_growth_that_fits_after_a_failed_one_is_given():
+    kv = manager(2)
+    seq = sequence(tokens(7))
+    assert admit(kv, seq)
+    assert not kv.grow(seq, 2)
+    assert kv.grow(seq, 1)
+    assert seq.block_table.block_ids == [0, 1]
+
+
+def test_revived_blocks_count_as_needed():
+    """Pool of 3: two cached blocks are hit, one is held by another; a third new one is not there.
+
+    Counting only what is not cached, 1 block, against the 2 free ones would let it in.
+    """
+    kv = manager(3)
+    gone, other, back = sequence(tokens(8)), sequence(tokens(4, first=50)), sequence(tokens(12))
+    assert admit(kv, gone)
+    kv.release(gone)
+    assert admit(kv, other)
+    assert kv.num_free_blocks == 2
+    assert len(kv.cached_prefix(back)) == 2
+    assert not admit(kv, back)
+
+
+def test_shared_blocks_of_running_sequences_do_not_count_as_needed():
+    """Pool of 3: a hit on the two blocks that another runs on leaves only one to take."""
+    kv = manager(3)
+    one, other = sequence(tokens(8)), sequence(tokens(12))
+    assert admit(kv, one)
+    assert admit(kv, other)
+    assert kv.num_free_blocks == 0
+
+
+def test_fit_tokens_must_fit_but_are_not_taken():
+    kv = manager(4)
+    seq = sequence(tokens(20))
+    assert not admit(kv, seq, 4, fit_tokens=17)
+    assert admit(kv, seq, 4, fit_tokens=16)
+    assert kv.num_free_blocks == 3
+
+
+def test_spare_blocks_stay_free():
+    kv = manager(4)
+    seq = sequence(tokens(8))
+    assert not admit(kv, seq, spare_blocks=3)
+    assert admit(kv, seq, spare_blocks=2)
+
+
+def test_reserved_tokens_are_taken():
+    kv = manager(4)
+    seq = sequence(tokens(3))
+    assert not admit(kv, seq, reserve_tokens=17)
+    assert admit(kv, seq, reserve_tokens=13)
+    assert (kv.num_free_blocks, seq.num_computed_tokens) == (0, 3)
+
+
+# --- sharing ---
+
+
+def test_sharing_takes_fewer_blocks():
+    """Two prompts of 9 tokens with 8 in common: 3 + 1 blocks with sharing, 3 + 3 without."""
+    free = {}
+    for caching in (True, False):
+        kv = manager(10, caching=caching)
+        assert admit(kv, sequence(tokens(9)))
+        assert admit(kv, sequence([*tokens(8), 99]))
+        free[caching] = kv.num_free_blocks
+    assert free == {True: 6, False: 4}
+
+
+def test_shared_blocks_are_the_same_blocks():
+    kv = manager(10)
+    one, other = sequence(tokens(9)), sequence([*tokens(8), 99])
+    admit(kv, one)
+    admit(kv, other)
+    assert (one.block_table.block_ids, other.block_table.block_ids) == ([0, 1, 2], [0, 1, 3])
+    assert kv.num_shared_blocks == 2
+
+
+def test_fully_cached_aligned_prompt_recomputes_its_last_block():
+    """8 tokens in 2 cached blocks: only the first is hit, since a step must yield logits."""
+    kv = manager(10)
+    one, same = sequence(tokens(8)), sequence(tokens(8))
+    admit(kv, one)
+    assert kv.cached_prefix(same) == [0]
+    admit(kv, same)
+    assert same.block_table.block_ids == [0, 2]
+
+
+def test_one_token_more_than_the_cached_blocks_hits_them_all():
+    kv = manager(10)
+    admit(kv, sequence(tokens(8)))
+    assert kv.cached_prefix(sequence(tokens(9))) == [0, 1]
+
+
+def test_partly_filled_block_is_not_shared():
+    kv = manager(10)
+    admit(kv, sequence(tokens(7)))
+    assert kv.cached_prefix(sequence(tokens(9))) == [0]
+
+
+def test_generated_tokens_are_shared_too():
+    """A prompt of 3 and an answer of 5 are the first 8 tokens of the next turn."""
+    kv = manager(10)
+    seq = sequence([1, 2, 3])
+    admit(kv, seq)
+    seq.output_token_ids += [4, 5, 6, 7, 8]
+    kv.grow(seq, 5)
+    kv.publish(seq)
+    assert kv.cached_prefix(sequence(tokens(9, first=1))) == [0, 1]
+
+
+def test_released_content_can_be_hit_until_it_is_evicted():
+    """Of two cached blocks the tail is evicted first, for a new sequence of one block."""
+    kv = manager(2)
+    gone = sequence(tokens(8))
+    admit(kv, gone)
+    kv.release(gone)
+    assert kv.cached_prefix(sequence(tokens(9))) == [0, 1]
+    admit(kv, sequence(tokens(3, first=50)))
+    assert kv.cached_prefix(sequence(tokens(9))) == [0]
+
+
+def test_nothing_is_shared_without_prefix_caching():
+    kv = manager(4, caching=False)
+    seq = sequence(tokens(8))
+    admit(kv, seq)
+    assert kv.cached_prefix(sequence(tokens(9))) == []
+    kv.release(seq)
+    assert usage(kv) == {"free": 16}
+
+
+# --- the ledger, worked by hand: 8 blocks of 4 slots ---
+
+
+def test_ledger_of_a_growing_sequence():
+    """Room for 11 tokens is reserved, 3 blocks; then it is filled, and grows by a fourth."""
+    kv = manager(8, caching=False)
+    seq = sequence(tokens(6))
+    assert kv.admit(seq, [], 0, reserve_tokens=11)
+    ledgers = [usage(kv)]
+    for num_tokens in (6, 2, 1, 3, 1):
+        assert kv.grow(seq, num_tokens)
+        ledgers.append(usage(kv))
+    assert ledgers == [
+        {"reserved": 12, "free": 20},
+        {"live": 6, "tail": 2, "reserved": 4, "free": 20},
+        {"live": 8, "reserved": 4, "free": 20},
+        {"live": 9, "tail": 3, "free": 20},
+        {"live": 12, "free": 20},
+        {"live": 13, "tail": 3, "free": 16},
+    ]
+
+
+def test_ledger_when_growth_fills_reserved_blocks_and_takes_new_ones():
+    """Of 2 reserved blocks 3 slots are filled; 9 more end 4 slots into a third, new block."""
+    kv = manager(8, caching=False)
+    seq = sequence(tokens(3))
+    kv.admit(seq, [], 3, reserve_tokens=8)
+    assert usage(kv) == {"live": 3, "tail": 1, "reserved": 4, "free": 24}
+    kv.grow(seq, 7)
+    assert usage(kv) == {"live": 10, "tail": 2, "free": 20}
+
+
+def test_ledger_counts_shared_slots_once():
+    """9 + 9 tokens, 8 of them shared: 10 slots are live, 3 + 3 are tail."""
+    kv = manager(8)
+    one, other = sequence(tokens(9)), sequence([*tokens(8), 99])
+    admit(kv, one)
+    admit(kv, other)
+    assert usage(kv) == {"live": 10, "tail": 6, "free": 16}
+    kv.release(one)
+    assert usage(kv) == {"live": 9, "tail": 3, "free": 20}
+    kv.release(other)
+    assert usage(kv) == {"cached": 8, "free": 24}
+
+
+def test_retired_sequence_over_reserves_what_it_holds_alone():
+    """Two share 2 blocks and hold 1 each; they retire and are released one after the other."""
+    kv = manager(8)
+    one, other = sequence(tokens(9)), sequence([*tokens(8), 99])
+    admit(kv, one)
+    admit(kv, other)
+    ledgers = []
+    for change, seq in ((kv.retire, one), (kv.retire, other), (kv.release, one)):
+        change(seq)
+        ledgers.append(usage(kv))
+    kv.release(other)
+    ledgers.append(usage(kv))
+    assert ledgers == [
+        {"live": 9, "tail": 3, "over_reserved": 4, "free": 16},
+        {"over_reserved": 16, "free": 16},
+        {"over_reserved": 12, "free": 20},
+        {"cached": 8, "free": 24},
+    ]
+
+
+def test_releasing_a_running_sequence_leaves_its_shared_blocks_to_the_retired():
+    """What the retired and the released shared becomes over-reserved."""
+    kv = manager(8)
+    retired, running = sequence(tokens(9)), sequence([*tokens(8), 99])
+    admit(kv, retired)
+    admit(kv, running)
+    kv.retire(retired)
+    kv.release(running)
+    assert usage(kv) == {"over_reserved": 12, "free": 20}
+
+
+def test_sharing_a_retired_sequences_block_makes_it_live_again():
+    kv = manager(8)
+    retired, newcomer = sequence(tokens(9)), sequence([*tokens(8), 99])
+    admit(kv, retired)
+    kv.retire(retired)
+    assert usage(kv) == {"over_reserved": 12, "free": 20}
+    admit(kv, newcomer)
+    assert usage(kv) == {"live": 9, "tail": 3, "over_reserved": 4, "free": 16}
+
+
+# --- all of it at random ---
+
+
+class Walk:
+    """Random operations on a small pool, and books of them that are kept independently."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.caching = seed % 4 != 0
+        self.block_size = self.rng.randint(1, 5)
+        self.num_blocks = self.rng.randint(2, 12)
+        self.kv = manager(self.num_blocks, caching=self.caching, block_size=self.block_size)
+        self.running: list[Sequence] = []
+        self.retired: list[Sequence] = []
+        self.published: set[int] = set()
+        self.num_failed = 0
+
+    def step(self) -> None:
+        operations = [self.admit]
+        if self.running:
+            operations += [self.grow, self.publish, self.retire]
+        if self.running or self.retired:
+            operations.append(self.release)
+        self.rng.choice(operations)()
+
+    def admit(self) -> None:
+        rng = self.rng
+        seq = sequence(rng.choices([1, 2], k=rng.randint(1, 12)), block_size=self.block_size)
+        before = state(self.kv, self.running, self.retired, seq)
+        prefix = self.kv.cached_prefix(seq)
+        done = self.kv.admit(
+            seq,
+            prefix,
+            rng.randint(0, seq.num_tokens - len(prefix) * self.block_size),
+            reserve_tokens=rng.choice([0, rng.randint(0, 20)]),
+            fit_tokens=rng.choice([0, rng.randint(0, 20)]),
+            spare_blocks=rng.choice([0, 0, 1]),
+        )
+        if done:
+            self.running.append(seq)
+            self.published -= set(seq.block_table.block_ids[len(prefix) :])
+        else:
+            assert state(self.kv, self.running, self.retired, seq) == before
+            self.num_failed += 1
+
+    def grow(self) -> None:
+        seq = self.rng.choice(self.running)
+        num_tokens = self.rng.randint(1, 7)
+        num_unknown = max(seq.num_computed_tokens + num_tokens - seq.num_tokens, 0)
+        seq.output_token_ids += self.rng.choices([1, 2], k=num_unknown)
+        num_held = len(seq.block_table.block_ids)
+        before = state(self.kv, self.running, self.retired)
+        if self.kv.grow(seq, num_tokens):
+            self.published -= set(seq.block_table.block_ids[num_held:])
+        else:
+            assert state(self.kv, self.running, self.retired) == before
+            self.num_failed += 1
+
+    def publish(self) -> None:
+        seq = self.rng.choice(self.running)
+        self.kv.publish(seq)
+        if self.caching:
+            num_full = seq.block_table.num_tokens // self.block_size
+            self.published |= set(seq.block_table.block_ids[:num_full])
+
+    def retire(self) -> None:
+        seq = self.running.pop(self.rng.randrange(len(self.running)))
+        self.kv.retire(seq)
+        self.retired.append(seq)
+
+    def release(self) -> None:
+        group = self.rng.choice([group for group in (self.running, self.retired) if group])
+        self.kv.release(group.pop(self.rng.randrange(len(group))))
+
+    def ledger(self) -> KVUsage:
+        """What each slot is, slot by slot, from the tables and the books alone."""
+        kinds = dict.fromkeys(self.slots(range(self.num_blocks)), "free")
+        kinds |= dict.fromkeys(self.slots(self.published), "cached")
+        for seq in self.retired:
+            kinds |= dict.fromkeys(self.slots(seq.block_table.block_ids), "over_reserved")
+        for seq in self.running:
+            kinds |= dict.fromkeys(self.slots(seq.block_table.block_ids), "empty")
+        for seq in self.running:
+            slots = self.slots(seq.block_table.block_ids)
+            num_filled = seq.num_computed_tokens
+            num_partly = -num_filled % self.block_size
+            kinds |= dict.fromkeys(slots[:num_filled], "live")
+            kinds |= dict.fromkeys(slots[num_filled : num_filled + num_partly], "tail")
+            kinds |= dict.fromkeys(slots[num_filled + num_partly :], "reserved")
+        counted = list(kinds.values())
+        return KVUsage(**{kind: counted.count(kind) for kind in KVUsage._fields})
+
+    def slots(self, block_ids: Iterable[int]) -> list[tuple[int, int]]:
+        return [(block_id, offset) for block_id in block_ids for offset in range(self.block_size)]
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_random_walk_is_all_or_nothing_and_the_ledger_adds_up(seed):
+    """After every operation the ledger is what counting slots gives; at the end all is back."""
+    walk = Walk(seed)
+    for _ in range(250):
+        walk.step()
+        walk.kv.check(walk.running + walk.retired)
+        assert walk.kv.usage() == walk.ledger()
+        assert sum(walk.kv.usage()) == walk.num_blocks * walk.block_size
+    assert walk.num_failed > 5
+    while walk.running or walk.retired:
+        walk.release()
+    walk.kv.check([])
+    assert walk.kv.num_free_blocks == walk.num_blocks

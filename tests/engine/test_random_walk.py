@@ -1,0 +1,263 @@
+"""Long random walks over settings and workloads; the books and the promises hold at every step.
+
+The runner below stands for a model. What it stores in a slot is the whole token prefix, so that a
+wrong, stale or overwritten block shows as a wrong prefix; its next token depends on all of it.
+"""
+
+import random
+import zlib
+from collections import Counter
+
+import pytest
+
+from engine.config import EngineConfig
+from engine.engine import Engine
+from engine.request import Request, RequestError, Sequence, TokenOutput, TokenPrompt
+from engine.scheduler import Step
+
+STOP = -1
+ALPHABET = (0, 1, 2)  # few tokens, so that prompts often agree by chance as well
+
+
+def next_token(prefix: list[int]) -> int:
+    """A token that depends on every token of the prefix; about one in twenty ends the text."""
+    draw = zlib.crc32(bytes(prefix))
+    return STOP if draw % 20 == 0 else ALPHABET[draw // 20 % len(ALPHABET)]
+
+
+def reference_output(prompt: list[int], max_new_tokens: int, max_model_len: int) -> list[int]:
+    """What a request must produce, computed alone."""
+    output: list[int] = []
+    while len(output) < max_new_tokens and len(prompt) + len(output) < max_model_len:
+        output.append(next_token(prompt + output))
+        if output[-1] == STOP:
+            break
+    return output
+
+
+class PrefixRunner:
+    """Keeps the prefix that ends at each slot, and reads it back through the block tables."""
+
+    def __init__(self) -> None:
+        self.pool: dict[tuple[int, int], list[int]] = {}
+
+    def run(self, step: Step) -> list[int]:
+        for chunk in step.chunks:
+            self._write(chunk.seq, chunk.start, chunk.start + chunk.num_tokens)
+        for seq, start, num_tokens, _ in step.chunks:
+            known = seq.token_ids(0, start + num_tokens)
+            for position in range(start + num_tokens):
+                assert self._read(seq, position) == known[: position + 1], "the wrong K/V is read"
+        return [
+            next_token(self._read(seq, start + num_tokens - 1))
+            for seq, start, num_tokens, samples in step.chunks
+            if samples
+        ]
+
+    def _read(self, seq: Sequence, position: int) -> list[int]:
+        return self.pool[seq.block_table.locate(position)]
+
+    def _write(self, seq: Sequence, start: int, stop: int) -> None:
+        for position, token in zip(range(start, stop), seq.token_ids(start, stop), strict=True):
+            before = self._read(seq, position - 1) if position else []
+            self.pool[seq.block_table.locate(position)] = [*before, token]
+
+
+def random_settings(rng: random.Random, batching: str) -> dict[str, object]:
+    """Short models, and pools of two thirds of a full sequence up to two."""
+    block_size = rng.randint(1, 16)
+    max_model_len = rng.randint(8, 60)
+    chunked = rng.random() < 0.7
+    return {
+        "batching": batching,
+        "block_size": block_size,
+        "num_blocks": max(1, rng.randint(max_model_len * 2 // 3, 2 * max_model_len) // block_size),
+        "max_model_len": max_model_len,
+        "max_num_seqs": rng.randint(1, 8),
+        "batch_size": rng.randint(1, 6),
+        "max_num_batched_tokens": rng.randint(1, 40) + (0 if chunked else max_model_len),
+        "enable_chunked_prefill": chunked,
+        "enable_prefix_caching": rng.random() < 0.7,
+        "long_prefill_token_threshold": rng.choice([0, 0, rng.randint(1, 8)]),
+        "watermark": rng.choice([0.0, 0.0, 0.1, 0.4]),
+        "reserve_full_isl": rng.random() < 0.6,
+    }
+
+
+class Walk:
+    """An engine under random requests and cancellations, and what is known of it from outside."""
+
+    def __init__(self, seed: int, batching: str) -> None:
+        self.rng = rng = random.Random(seed)
+        self.config = EngineConfig(**random_settings(rng, batching))
+        self.engine = Engine(self.config, PrefixRunner(), with_text=False)
+        self.unfinished: dict[int, Sequence] = {}
+        self.num_computed: dict[int, int] = {}
+        self.outputs: dict[int, list[int]] = {}
+        self.counts: Counter[str] = Counter()
+        third = self.config.max_model_len // 3
+        self.openings = [self.random_tokens(rng.randint(0, third)) for _ in range(3)]
+        self.said: list[list[int]] = []  # prompts and outputs of those that have finished
+
+    def random_tokens(self, num_tokens: int) -> list[int]:
+        return self.rng.choices(ALPHABET, k=num_tokens)
+
+    # --- what happens ---
+
+    def add(self) -> None:
+        """A shared opening, an earlier conversation or an earlier prompt, and something new."""
+        rng = self.rng
+        opening = rng.choice(self.openings + self.said[-3:])
+        prompt = opening + self.random_tokens(rng.choice([0, rng.randint(1, 12)]))
+        if not prompt:
+            prompt = self.random_tokens(1)
+        request_id = self.counts["added"]
+        self.counts["added"] += 1
+        max_new_tokens = rng.randint(1, 30)
+        request = Request(request_id, TokenPrompt(prompt), max_new_tokens, stop_token_id=STOP)
+        try:
+            self.unfinished[request_id] = self.engine.add_request(request)
+        except RequestError:
+            self.counts["refused"] += 1
+            num_slots = min(len(prompt) + max_new_tokens, self.config.max_model_len) - 1
+            assert len(prompt) >= self.config.max_model_len or num_slots > self.config.num_slots
+        else:
+            self.outputs[request_id] = []
+        self.check()
+
+    def cancel(self) -> None:
+        request_id = self.rng.choice(list(self.unfinished))
+        assert self.engine.cancel(request_id)
+        del self.unfinished[request_id]
+        self.counts["cancelled"] += 1
+        self.check()
+
+    def disturb(self) -> None:
+        """What clients may do at any time."""
+        while self.rng.random() < 0.25:
+            self.add()
+        if self.unfinished and self.rng.random() < 0.03:
+            self.cancel()
+
+    def step(self, *, disturbed: bool) -> None:
+        if not disturbed or self.rng.random() < 0.3:
+            self.engine.close_batch()
+        waiting = list(self.engine.scheduler.waiting)
+        step = self.engine.schedule()
+        self.check()
+        self.check_step(step, waiting)
+        tokens = self.engine.runner.run(step)
+        if disturbed:
+            self.disturb()
+        for output in self.engine.commit(step, tokens):
+            self.take(output)
+        self.check()
+
+    def take(self, output: TokenOutput) -> None:
+        request_id = output.request_id
+        self.outputs[request_id].append(output.token_id)
+        if output.finished:
+            seq = self.unfinished.pop(request_id)
+            self.counts["finished"] += 1
+            self.check_output(seq, output.finish_reason)
+
+    # --- what must hold ---
+
+    def check(self) -> None:
+        engine, counts = self.engine, self.counts
+        engine.check()
+        num_there = len(engine.scheduler.waiting) + len(engine.scheduler.running)
+        num_gone = counts["finished"] + counts["refused"] + counts["cancelled"]
+        assert counts["added"] == num_gone + num_there
+        assert sum(engine.kv.usage()) == self.config.num_slots
+        self.check_sharing()
+
+    def check_sharing(self) -> None:
+        """Two positions share a slot only if the tokens up to them are equal."""
+        holder_of: dict[tuple[int, int], list[int]] = {}
+        for seq in self.engine.scheduler.holders:
+            known = seq.token_ids(0, seq.num_tokens)
+            for position in range(seq.num_computed_tokens):
+                prefix = known[: position + 1]
+                assert holder_of.setdefault(seq.block_table.locate(position), prefix) == prefix
+
+    def check_step(self, step: Step, waiting: list[Sequence]) -> None:
+        """Every chunk goes on where the last one ended, within the limits, in order of arrival."""
+        admitted = [seq for seq, _ in step.admitted]
+        assert admitted == waiting[: len(admitted)]
+        for seq in step.preempted:
+            self.num_computed[seq.request.request_id] = 0
+            self.counts["preempted"] += 1
+        for seq, num_cached in step.admitted:
+            self.num_computed[seq.request.request_id] = num_cached
+            self.counts["hits"] += num_cached > 0
+        for seq, start, num_tokens, samples in step.chunks:
+            request_id = seq.request.request_id
+            num_known = len(seq.request.prompt) + len(self.outputs[request_id])
+            assert self.num_computed[request_id] == start
+            assert num_tokens >= 1
+            assert samples == (start + num_tokens == num_known)
+            self.num_computed[request_id] += num_tokens
+            self.counts["chunks that do not sample"] += not samples
+        assert len(step.chunks) == len({chunk.seq for chunk in step.chunks})
+        self.check_limits(step)
+
+    def check_limits(self, step: Step) -> None:
+        config = self.config
+        num_running = len(self.engine.scheduler.running)
+        num_tokens = sum(chunk.num_tokens for chunk in step.chunks)
+        assert step.num_tokens == num_tokens
+        if config.batching == "static":
+            assert num_running <= config.batch_size
+        else:
+            assert num_running <= config.max_num_seqs
+            assert num_tokens <= config.max_num_batched_tokens
+
+    def check_output(self, seq: Sequence, reason: str | None) -> None:
+        """Sharing, chunks, preemption and company have changed no token."""
+        request = seq.request
+        prompt = request.prompt.token_ids(0, len(request.prompt))
+        output = self.outputs[request.request_id]
+        max_model_len = self.config.max_model_len
+        assert output == reference_output(prompt, request.max_new_tokens, max_model_len)
+        assert output == seq.output_token_ids
+        assert reason == seq.finish_reason == ("stop" if output[-1] == STOP else "length")
+        self.said.append(prompt + [token for token in output if token != STOP])
+
+
+def walk(seed: int, batching: str) -> Walk:
+    """60 steps under load, then as many as the rest may need: one token a step for one sequence."""
+    it = Walk(seed, batching)
+    for _ in range(60):
+        it.disturb()
+        it.step(disturbed=True)
+    for _ in range(sum(seq.max_num_tokens for seq in it.unfinished.values())):
+        it.step(disturbed=False)
+    return it
+
+
+@pytest.mark.parametrize("batching", ["continuous", "static"])
+@pytest.mark.parametrize("seed", range(60))
+def test_random_walk(seed, batching):
+    """Nobody starves, every block comes back; everything else is checked on the way."""
+    it = walk(seed, batching)
+    assert not it.unfinished
+    assert not it.engine.has_work
+    assert it.engine.kv.num_free_blocks == it.config.num_blocks
+    usage = it.engine.kv.usage()
+    assert usage.cached + usage.free == it.config.num_slots
+
+
+@pytest.mark.parametrize(
+    ("batching", "events"),
+    [
+        (
+            "continuous",
+            ["finished", "refused", "cancelled", "preempted", "hits", "chunks that do not sample"],
+        ),
+        ("static", ["finished", "refused", "cancelled", "hits"]),
+    ],
+)
+def test_walks_meet_everything_they_are_for(batching, events):
+    counts = sum((walk(seed, batching).counts for seed in range(8)), Counter())
+    assert {event: counts[event] for event in events if counts[event] < 8} == {}

@@ -1,0 +1,40 @@
+"""What a simulated system is asked to do: request content, arrivals, lengths and traces."""
+
+from workloads.arrivals import Arrivals, ClosedLoop, ConstantRate, Gamma, Poisson
+from workloads.content import AnswerTokens, Segment, SegmentPrompt, content_token_ids
+from workloads.errors import WorkloadError
+from workloads.lengths import Empirical, Fixed, Lengths, LogNormal, Uniform, empirical_from_file
+from workloads.limits import OutputLimits, output_limits
+from workloads.readers import read_azure_csv
+from workloads.streams import stream
+from workloads.synthetic import SharedPrefix, synthetic
+from workloads.trace import Trace, workload_from_trace
+from workloads.workload import Workload
+
+__all__ = [
+    "AnswerTokens",
+    "Arrivals",
+    "ClosedLoop",
+    "ConstantRate",
+    "Empirical",
+    "Fixed",
+    "Gamma",
+    "Lengths",
+    "LogNormal",
+    "OutputLimits",
+    "Poisson",
+    "Segment",
+    "SegmentPrompt",
+    "SharedPrefix",
+    "Trace",
+    "Uniform",
+    "Workload",
+    "WorkloadError",
+    "content_token_ids",
+    "empirical_from_file",
+    "output_limits",
+    "read_azure_csv",
+    "stream",
+    "synthetic",
+    "workload_from_trace",
+]

@@ -1,0 +1,59 @@
+"""Checks of values that a user wrote, and the wording of what is wrong with them."""
+
+import math
+import reprlib
+from typing import TypeGuard
+
+import numpy as np
+
+from workloads.errors import WorkloadError
+
+# Far above any context length, and small enough that sums over requests stay inside int64.
+LARGEST_COUNT = 1_000_000_000
+COUNT_EXPECTED = f"an integer from 1 to {LARGEST_COUNT}"
+
+_short = reprlib.Repr()
+_short.maxstring = 60
+_short.maxlist = 20
+
+
+def shown(value: object) -> str:
+    """`repr` on one line, shortened where it is long."""
+    return _short.repr(value)
+
+
+def problem(where: str, value: object, expected: str) -> str:
+    """The wording of a wrong value: `where: got value, expected ...`."""
+    return f"{where}: got {shown(value)}, expected {expected}"
+
+
+def require_count(name: str, value: object) -> None:
+    """Raise WorkloadError unless `value` is an integer from 1 to LARGEST_COUNT."""
+    if not (_is_integer(value) and 1 <= value <= LARGEST_COUNT):
+        raise WorkloadError(problem(name, value, COUNT_EXPECTED))
+
+
+def require_between(name: str, value: object, low: float, high: float) -> None:
+    """Raise WorkloadError unless `value` is a number and low <= value <= high (NaN never is)."""
+    if not (_is_number(value) and low <= value <= high):
+        raise WorkloadError(problem(name, value, f"a number from {low:g} to {high:g}"))
+
+
+def require_positive(name: str, value: object) -> None:
+    """Raise WorkloadError unless `value` is a finite number above 0."""
+    if not (_is_number(value) and 0 < value < math.inf):
+        raise WorkloadError(problem(name, value, "a finite number above 0"))
+
+
+def require_not_negative(name: str, value: object) -> None:
+    """Raise WorkloadError unless `value` is a finite number, 0 or above."""
+    if not (_is_number(value) and 0 <= value < math.inf):
+        raise WorkloadError(problem(name, value, "a finite number, 0 or above"))
+
+
+def _is_integer(value: object) -> TypeGuard[int]:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return _is_integer(value) or isinstance(value, float | np.floating)

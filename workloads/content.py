@@ -1,0 +1,137 @@
+"""What prompts and answers hold: stretches of content, described and never stored.
+
+A prompt is a sequence of segments. Token k of the segment (content id, num_tokens) is token k of
+that content, so equal ids mean equal text. Whatever a request generates is content too: token k
+of its answer is token k of the content `answer_id`, and a later prompt that quotes the answer has
+the segment (answer_id, num_tokens).
+"""
+
+import sys
+from bisect import bisect_right
+from collections.abc import Hashable, Sequence
+from itertools import accumulate
+from typing import overload
+
+import numpy as np
+import numpy.typing as npt
+
+from workloads.checks import problem
+from workloads.errors import WorkloadError
+
+Segment = tuple[int, int]  # (content id, num_tokens)
+
+_GOLDEN_GAMMA = np.uint64(0x9E3779B97F4A7C15)
+
+
+def content_token_ids(content_id: int, start: int, stop: int) -> list[int]:
+    """Tokens start to stop - 1 of a content, each a byte (0 to 255).
+
+    Token k is output k, modulo 256, of a splitmix64 generator whose seed is the mixed content id
+    (from 0 to 2**63 - 1).
+
+    >>> content_token_ids(0, 0, 3)
+    [175, 244, 79]
+    """
+    seed = _mix(np.array([content_id], dtype=np.uint64))
+    steps = np.arange(start + 1, stop + 1, dtype=np.uint64)
+    tokens: list[int] = (_mix(seed + steps * _GOLDEN_GAMMA) % np.uint64(256)).tolist()
+    return tokens
+
+
+def _mix(z: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """The output function of splitmix64: Steele, Lea and Flood, OOPSLA 2014, as in Vigna's C."""
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+class SegmentPrompt:
+    """A prompt described by segments, followed by an answer of any length.
+
+    Raises WorkloadError for no segments or for an empty one (it would change keys, not tokens).
+    """
+
+    __slots__ = ("_content_ids", "_starts")
+
+    def __init__(self, segments: Sequence[Segment], answer_id: int) -> None:
+        if not segments or min(num_tokens for _, num_tokens in segments) < 1:
+            raise WorkloadError(problem("segments", segments, "at least one, none empty"))
+        # The answer is one more segment, without an end: segment i covers positions
+        # starts[i] to starts[i + 1] - 1.
+        self._content_ids = [content_id for content_id, _ in segments]
+        self._content_ids.append(answer_id)
+        self._starts = list(accumulate((num_tokens for _, num_tokens in segments), initial=0))
+        self._starts.append(sys.maxsize)
+
+    def __len__(self) -> int:
+        return self._starts[-2]
+
+    def token_ids(self, start: int, stop: int) -> list[int]:
+        """Tokens at prompt positions start to stop - 1."""
+        return [
+            token
+            for content_id, offset, num_tokens in self._parts(self._segment_at(start), start, stop)
+            for token in content_token_ids(content_id, offset, offset + num_tokens)
+        ]
+
+    def block_keys(
+        self, block_size: int, first: int, stop: int, output_token_ids: list[int]
+    ) -> list[Hashable]:
+        """What blocks first to stop - 1 hold of the prompt followed by the answer.
+
+        A block inside one segment: (content id, offset of its first token). A block across
+        segments: a tuple of parts (content id, offset, num_tokens). With block size 4, segments
+        (7, 6) and (8, 2) have the keys (7, 0) and ((7, 4, 2), (8, 0, 2)).
+
+        The output goes by its content id, so `output_token_ids` are not read; where a later
+        prompt quotes the answer, they must be the answer's own tokens.
+        """
+        starts, content_ids = self._starts, self._content_ids
+        segment = self._segment_at(first * block_size)
+        keys: list[Hashable] = []
+        for begin in range(first * block_size, stop * block_size, block_size):
+            while starts[segment + 1] <= begin:
+                segment += 1
+            if begin + block_size <= starts[segment + 1]:
+                keys.append((content_ids[segment], begin - starts[segment]))
+            else:
+                keys.append(tuple(self._parts(segment, begin, begin + block_size)))
+        return keys
+
+    def _segment_at(self, position: int) -> int:
+        return bisect_right(self._starts, position) - 1
+
+    def _parts(self, segment: int, begin: int, end: int) -> list[tuple[int, int, int]]:
+        """(content id, offset, num_tokens) of positions begin to end - 1; begin is in `segment`."""
+        parts = []
+        while begin < end:
+            part_end = min(end, self._starts[segment + 1])
+            offset = begin - self._starts[segment]
+            parts.append((self._content_ids[segment], offset, part_end - begin))
+            begin, segment = part_end, segment + 1
+        return parts
+
+
+class AnswerTokens(Sequence[int]):
+    """Token ids of an answer, made when the first of them is asked for."""
+
+    __slots__ = ("_content_id", "_num_tokens", "_token_ids")
+
+    def __init__(self, content_id: int, num_tokens: int) -> None:
+        self._content_id = content_id
+        self._num_tokens = num_tokens
+        self._token_ids: list[int] | None = None
+
+    def __len__(self) -> int:
+        return self._num_tokens
+
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[int]: ...
+
+    def __getitem__(self, index: int | slice) -> int | list[int]:
+        if self._token_ids is None:
+            self._token_ids = content_token_ids(self._content_id, 0, self._num_tokens)
+        return self._token_ids[index]

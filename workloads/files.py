@@ -1,0 +1,52 @@
+"""Text files as users have them: plain or gzipped, with or without a byte order mark."""
+
+import gzip
+import re
+import zlib
+from pathlib import Path
+
+from workloads.checks import LARGEST_COUNT
+from workloads.errors import WorkloadError
+
+_GZIP_MAGIC = b"\x1f\x8b"
+_MOST_SHOWN = 10
+_COUNT = re.compile(r"([0-9]{1,10})(\.0+)?")
+
+
+def read_text(path: str | Path) -> str:
+    """The text of a UTF-8 file, unzipped if its first bytes say gzip, without byte order mark.
+
+    Raises WorkloadError, naming the file, for one that cannot be read, unzipped or decoded.
+    """
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise WorkloadError(f"{path}: cannot be read: {error.strerror}") from error
+    if data.startswith(_GZIP_MAGIC):
+        try:
+            data = gzip.decompress(data)
+        except (OSError, EOFError, zlib.error) as error:
+            raise WorkloadError(f"{path}: broken or truncated gzip: {error}") from error
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        byte = f"0x{data[error.start]:02x}"
+        raise WorkloadError(f"{path}: line {line}: got byte {byte}, expected UTF-8 text") from error
+
+
+def parse_count(text: str) -> int | None:
+    """The integer from 1 to LARGEST_COUNT that `text` plainly is (`500` or `500.0`), else None."""
+    match = _COUNT.fullmatch(text)
+    if match is None:
+        return None
+    value = int(match[1])
+    return value if 1 <= value <= LARGEST_COUNT else None
+
+
+def bad_file(path: str | Path, problems: list[str]) -> WorkloadError:
+    """One error for everything wrong in a file; the first ten are shown, the others counted."""
+    shown = problems[:_MOST_SHOWN]
+    if len(problems) > _MOST_SHOWN:
+        shown.append(f"and {len(problems) - _MOST_SHOWN} more")
+    return WorkloadError(f"{path}: {'; '.join(shown)}")

@@ -1,0 +1,94 @@
+"""`Workload`: all requests of a run, as columns."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from workloads.arrivals import ClosedLoop
+from workloads.content import AnswerTokens, SegmentPrompt
+from workloads.errors import WorkloadError
+
+Int64Column = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Workload:
+    """n requests in order of arrival; objects of one request are made when asked for.
+
+    arrival_ns: [n] from the start of the run, never falling; None for a closed loop.
+    closed_loop: who sends the requests, in order, when arrival_ns is None.
+    prompt_tokens: [n] length of the prompt.
+    output_tokens: [n] true length of the output, which no scheduler may read.
+    max_new_tokens: [n] the output limit that the request states.
+    segment_offsets: [n + 1] request i has segments segment_offsets[i] to [i + 1] - 1.
+    segment_ids, segment_tokens: [all segments] content id and length of each.
+    answer_ids: [n] content id of the output.
+    notes: what was changed or skipped while it was made, a line each, to be shown to the user.
+
+    Raises WorkloadError for columns that do not agree.
+    """
+
+    arrival_ns: Int64Column | None
+    closed_loop: ClosedLoop | None
+    prompt_tokens: Int64Column
+    output_tokens: Int64Column
+    max_new_tokens: Int64Column
+    segment_offsets: Int64Column
+    segment_ids: Int64Column
+    segment_tokens: Int64Column
+    answer_ids: Int64Column
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        num_requests, num_segments = len(self.prompt_tokens), len(self.segment_ids)
+        self._check_column("prompt_tokens", num_requests, lowest=1)
+        self._check_column("output_tokens", num_requests, lowest=1)
+        self._check_column("max_new_tokens", num_requests, lowest=1)
+        self._check_column("answer_ids", num_requests, lowest=0)
+        self._check_column("segment_offsets", num_requests + 1, lowest=0)
+        self._check_column("segment_ids", num_segments, lowest=0)
+        self._check_column("segment_tokens", num_segments, lowest=1)
+        self._check_arrivals(num_requests)
+        self._check_segments(num_segments)
+
+    def __len__(self) -> int:
+        return len(self.prompt_tokens)
+
+    def prompt(self, i: int) -> SegmentPrompt:
+        """The prompt of request i, from 0 to len - 1."""
+        first, stop = self.segment_offsets[i], self.segment_offsets[i + 1]
+        ids, lengths = self.segment_ids[first:stop], self.segment_tokens[first:stop]
+        segments = list(zip(ids.tolist(), lengths.tolist(), strict=True))
+        return SegmentPrompt(segments, int(self.answer_ids[i]))
+
+    def answer(self, i: int) -> AnswerTokens:
+        """The true output of request i, from 0 to len - 1."""
+        return AnswerTokens(int(self.answer_ids[i]), int(self.output_tokens[i]))
+
+    def _check_column(self, name: str, length: int, lowest: int) -> None:
+        column: Int64Column = getattr(self, name)
+        if column.shape != (length,) or column.dtype != np.int64:
+            raise WorkloadError(
+                f"{name}: got {column.dtype} of shape {column.shape}, expected int64 of ({length},)"
+            )
+        if length and column.min() < lowest:
+            raise WorkloadError(f"{name}: got {column.min()}, expected every value >= {lowest}")
+
+    def _check_arrivals(self, num_requests: int) -> None:
+        if (self.arrival_ns is None) == (self.closed_loop is None):
+            raise WorkloadError("arrival_ns, closed_loop: expected one of the two")
+        if self.arrival_ns is not None:
+            self._check_column("arrival_ns", num_requests, lowest=0)
+            if (np.diff(self.arrival_ns) < 0).any():
+                raise WorkloadError("arrival_ns: expected times that never fall")
+
+    def _check_segments(self, num_segments: int) -> None:
+        offsets = self.segment_offsets
+        if offsets[0] != 0 or offsets[-1] != num_segments or (np.diff(offsets) < 1).any():
+            raise WorkloadError(
+                f"segment_offsets: expected to rise from 0 to {num_segments}, the end of segments"
+            )
+        tokens_before = np.concatenate(([0], np.cumsum(self.segment_tokens)))
+        if not np.array_equal(np.diff(tokens_before[offsets]), self.prompt_tokens):
+            raise WorkloadError("prompt_tokens: expected the sum of each request's segment_tokens")

@@ -115,7 +115,7 @@ def rotate(x: FloatArray, cos: FloatArray, sin: FloatArray) -> FloatArray:
 
 def rms_norm(x: FloatArray, gain: FloatArray, eps: float) -> FloatArray:
     """Rows of x scaled to a root mean square of 1, then by gain: Zhang & Sennrich 2019."""
-    mean_square = np.square(x).mean(axis=-1, keepdims=True)
+    mean_square = np.square(x).sum(axis=-1, keepdims=True) / np.float32(x.shape[-1])
     normed: FloatArray = x / np.sqrt(mean_square + np.float32(eps)) * gain
     return normed
 
@@ -209,7 +209,9 @@ def _dense_attention(q: FloatArray, k: FloatArray, v: FloatArray) -> FloatArray:
 
 def _feed_forward(layer: Layer, x: FloatArray) -> FloatArray:
     """SwiGLU, Shazeer 2020 (arXiv:2002.05202): (silu(x @ gate) * (x @ up)) @ down."""
-    gate, up = np.split(x @ layer.gate_up, 2, axis=1)  # each [tokens, d_ff]
+    gate_up = x @ layer.gate_up
+    d_ff = len(layer.down)
+    gate, up = gate_up[:, :d_ff], gate_up[:, d_ff:]  # each [tokens, d_ff]
     sigmoid = np.float32(0.5) + np.float32(0.5) * np.tanh(np.float32(0.5) * gate)  # no overflow
     out: FloatArray = (gate * sigmoid * up) @ layer.down
     return out

@@ -7,6 +7,7 @@ from typing import Any
 import joblib
 from threadpoolctl import threadpool_limits
 
+from sim.errors import UserError
 from sim.records import Records
 from sim.scenario import Scenario
 from sim.scenario_file import points
@@ -45,24 +46,26 @@ def plan_jobs(scenario: Scenario) -> list[Job]:
     ]
 
 
-def run_jobs(jobs: list[Job], on_finished: Callable[[int], None]) -> list[Result]:
+def run_jobs(jobs: list[Job], on_progress: Callable[[float], None]) -> list[Result]:
     """Run all jobs over the cores, whichever order they end in; results in the order of the jobs.
 
-    on_finished: told how many requests were served since it was last told.
+    on_progress: told how much more is done, in jobs and parts of jobs.
+
+    Raises UserError when a job serves no request at all.
     """
     results: dict[int, Result] = {}
-    for index, result in _results(jobs, on_finished):
+    for index, result in _results(jobs, on_progress):
         results[index] = result
     return [results[index] for index in range(len(jobs))]
 
 
-def _results(jobs: list[Job], on_finished: Callable[[int], None]) -> Iterator[tuple[int, Result]]:
+def _results(jobs: list[Job], on_progress: Callable[[float], None]) -> Iterator[tuple[int, Result]]:
     if len(jobs) == 1:
-        yield 0, _run(jobs[0], on_finished)
+        yield 0, _run(jobs[0], on_progress)
         return
     parallel = joblib.Parallel(n_jobs=-1, return_as="generator_unordered")
     for index, result in parallel(joblib.delayed(_run_indexed)(i, j) for i, j in enumerate(jobs)):
-        on_finished(len(result.records.requests))
+        on_progress(1)
         yield index, result
 
 
@@ -70,7 +73,11 @@ def _run_indexed(index: int, job: Job) -> tuple[int, Result]:
     return index, _run(job, lambda _: None)
 
 
-def _run(job: Job, on_finished: Callable[[int], None]) -> Result:
+def _run(job: Job, on_progress: Callable[[float], None]) -> Result:
     # One thread: the matrices are small, and sums in BLAS depend on the number of threads.
     with threadpool_limits(1):
-        return Result(job, simulate(job.scenario, job.system, on_finished))
+        records = simulate(job.scenario, job.system, on_progress)
+    if not records.requests["finished_ns"].notna().any():
+        reason = records.notes[0] if records.notes else "there are none"
+        raise UserError(f"system {job.system!r} serves none of the requests; {reason}")
+    return Result(job, records)

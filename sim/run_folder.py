@@ -10,6 +10,7 @@ from importlib.metadata import version
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
+
 import pandas as pd
 
 from sim.errors import UserError

@@ -16,17 +16,19 @@ from workloads import Workload
 
 
 def simulate(
-    scenario: Scenario, system: str, on_finished: Callable[[int], None] = lambda _: None
+    scenario: Scenario, system: str, on_progress: Callable[[float], None] = lambda _: None
 ) -> Records:
     """Serve the scenario's workload with one of its systems, to the end.
 
-    on_finished: told how many more requests are done with.
+    on_progress: told, every now and then, what further share of the run is done.
     Raises UserError or WorkloadError when the scenario names what cannot be had.
     """
     config = scenario.engine_config(system)
     workload = build_workload(scenario)
     engine = Engine(config, build_runner(scenario, config, workload), with_text=False)
-    recorder = Recorder(len(workload), engine.kv.usage(), on_finished)
+    recorder = Recorder(
+        len(workload), engine.kv.usage(), lambda done: on_progress(done / len(workload))
+    )
     env = simpy.Environment()
     replica = Replica(env, engine, build_latency(scenario), recorder)
     _send(env, replica, workload)

@@ -99,6 +99,29 @@ def test_preemption_goes_on_until_the_growth_fits(new_world):
     assert world.run() == ["a 0+3, b 0+1, c 0+1", "a 3+3 | preempted c, b", "b 0+2, c 0+2"]
 
 
+def test_nobody_is_admitted_in_a_step_that_preempts(new_world):
+    """Blocks of 1 token: b has freed 3, a took 1, and 2 of the budget are left. b still waits."""
+    world = new_world(block_size=1, num_blocks=6, max_num_batched_tokens=3, reserve_full_isl=False)
+    world.add("a", 2, 3)
+    world.add("b", 3, 2)
+    assert world.run() == [
+        "a 0+2, b 0+1",
+        "a 2+1, b 1+2",
+        "a 3+1 | preempted b",
+        "b 0+3",
+        "b 3+1",
+    ]
+
+
+def test_preempted_sequence_holds_nothing_but_its_output(new_world):
+    world = new_world(num_blocks=3)
+    world.add("a", 3, 2)
+    seq = world.add("b", 2, 2)
+    assert [world.step(), world.step()] == ["a 0+3, b 0+2", "a 3+1 | preempted b"]
+    assert (seq.num_computed_tokens, seq.block_table.block_ids) == (0, [])
+    assert seq.output_token_ids == [500]
+
+
 def test_sequence_that_is_the_last_preempts_itself(new_world):
     """Pool of 3 blocks: a holds two; b needs a second and nobody stands behind it."""
     world = new_world(num_blocks=3)

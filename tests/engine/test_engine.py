@@ -286,10 +286,12 @@ def test_stream_of_nobody_or_twice_is_an_error():
     assert len(list(stream)) == 1
 
 
-def test_stream_of_a_static_batch_does_not_wait_for_company():
+def test_step_of_a_static_batch_does_not_wait_for_company():
+    """Who steps by hand waits for nobody else; otherwise a stream would never end."""
     engine = echo_engine(batching="static", batch_size=8)
     engine.add_request(Request("a", TokenPrompt([1, 2]), 9))
-    assert drain(engine, "a") == [1, 2, EOS]
+    assert [output.token_id for output in engine.step()] == [1]
+    assert drain(engine, "a") == [2, EOS]
 
 
 def test_stream_outlives_the_reuse_of_its_id():

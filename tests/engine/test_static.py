@@ -76,6 +76,7 @@ def test_row_that_has_ended_keeps_its_memory_until_its_batch_has(static_world):
     assert world.usage() == {"live": 4, "reserved": 2, "over_reserved": 4, "free": 22}
     world.run()
     assert world.usage() == {"free": 32}
+    assert world.engine.scheduler.holders == []
 
 
 def test_batch_is_smaller_when_the_pool_is(static_world):

@@ -1,0 +1,45 @@
+"""A paged-KV serving engine: allocator, block tables, prefix trie, schedulers, toy transformer."""
+
+from engine.config import ConfigError, EngineConfig
+from engine.engine import Engine
+from engine.kv_manager import KVManager, KVUsage
+from engine.request import (
+    Prompt,
+    Request,
+    RequestError,
+    RequestId,
+    SamplingParams,
+    Sequence,
+    Status,
+    TokenOutput,
+    TokenPrompt,
+)
+from engine.runners import ReplayRunner, Runner, ScriptedLengthRunner, ToyLMRunner
+from engine.scheduler import Chunk, Scheduler, Step
+from engine.transformer import Transformer, TransformerConfig
+
+__all__ = [
+    "Chunk",
+    "ConfigError",
+    "Engine",
+    "EngineConfig",
+    "KVManager",
+    "KVUsage",
+    "Prompt",
+    "ReplayRunner",
+    "Request",
+    "RequestError",
+    "RequestId",
+    "Runner",
+    "SamplingParams",
+    "Scheduler",
+    "ScriptedLengthRunner",
+    "Sequence",
+    "Status",
+    "Step",
+    "TokenOutput",
+    "TokenPrompt",
+    "ToyLMRunner",
+    "Transformer",
+    "TransformerConfig",
+]

@@ -1,0 +1,1 @@
+"""The simulator: scenarios, step latencies, the replica process, metrics, figures, CLI."""

@@ -1,0 +1,139 @@
+"""The command `kvsim`. Data goes to stdout, progress and notes to stderr."""
+
+import os
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+# What a command needs is imported in it, so that `kvsim --help` does not wait for numpy.
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Simulate KV-cache serving of language models: what will this cache, scheduler and "
+    "hardware do under this load?",
+)
+
+
+class OutputFormat(StrEnum):
+    """How results are printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+
+
+class Batching(StrEnum):
+    """When a request may join the batch."""
+
+    STATIC = "static"
+    CONTINUOUS = "continuous"
+
+
+@app.callback()
+def _main() -> None: ...
+
+
+@app.command()
+def run(
+    scenario: Annotated[Path, typer.Argument(help="Scenario file, such as scenarios/chat.yaml.")],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Override one key: --set engine.block_size=8 (repeatable)."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the first run.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for run folders.")] = Path("runs"),
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar and no notes.")] = False,
+    output_format: Annotated[
+        OutputFormat, typer.Option("--format", help="What is printed.")
+    ] = OutputFormat.TABLE,
+) -> None:
+    """Run every system of a scenario, print the comparison and leave a folder of results.
+
+    Example: kvsim run scenarios/chat.yaml --set engine.num_blocks=256
+    """
+    from sim.run_command import run_scenario
+
+    seed_override = [f"seed={seed}"] if seed is not None else []
+    run_scenario(
+        scenario,
+        [*(overrides or []), *seed_override],
+        out,
+        quiet=quiet,
+        output_format=output_format.value,
+    )
+
+
+@app.command()
+def demo(
+    prompts: Annotated[list[str], typer.Argument(help="Texts to continue.")],
+    _prompts_follow: Annotated[
+        bool, typer.Option("--prompts", help="May stand before the prompts.")
+    ] = False,
+    max_new: Annotated[int, typer.Option(min=1, help="Most tokens to produce per prompt.")] = 16,
+    block_size: Annotated[int, typer.Option(min=1, help="Token positions in a block.")] = 4,
+    num_blocks: Annotated[int, typer.Option(min=1, help="Blocks in the pool.")] = 64,
+    batching: Annotated[Batching, typer.Option(help="How requests are batched.")] = (
+        Batching.CONTINUOUS
+    ),
+    prefix_sharing: Annotated[
+        bool,
+        typer.Option(
+            "--prefix-sharing/--no-prefix-sharing", help="Share blocks of equal prefixes."
+        ),
+    ] = True,
+) -> None:
+    """Continue prompts with the toy transformer and show the paged cache at every step.
+
+    Its weights are random: the text means nothing, the blocks are real.
+
+    Example: kvsim demo --prompts "hello world" "hello there" "goodbye" --max-new 16
+    """
+    from sim.demo import demo_lines
+
+    for line in demo_lines(
+        prompts,
+        max_new_tokens=max_new,
+        block_size=block_size,
+        num_blocks=num_blocks,
+        batching=batching.value,
+        enable_prefix_caching=prefix_sharing,
+    ):
+        print(line)
+
+
+def main() -> None:
+    """Entry point: user mistakes are one line on stderr and exit status 2."""
+    sys.exit(_run_app())
+
+
+def _run_app() -> int:
+    try:
+        return app(args=sys.argv[1:] or ["--help"], standalone_mode=False) or 0
+    except (KeyboardInterrupt, typer.Abort):
+        print("\nkvsim: interrupted; nothing was kept", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of our output has gone, as `head` does
+        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115 - for the flush at exit
+        return 0
+    except Exception as error:
+        if not isinstance(error, _user_mistakes()):
+            raise
+        message = error.format_message() if isinstance(error, typer.TyperException) else str(error)
+        for line in message.splitlines():
+            print(f"kvsim: {line}", file=sys.stderr)
+        return 2
+
+
+def _user_mistakes() -> tuple[type[Exception], ...]:
+    from engine.config import ConfigError
+    from engine.request import RequestError
+    from sim.errors import UserError
+    from workloads.errors import WorkloadError
+
+    return typer.TyperException, UserError, ConfigError, RequestError, WorkloadError

@@ -1,0 +1,231 @@
+"""The figures of a run. They read the summary and the records and compute no metric."""
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+from engine.kv_manager import KVUsage
+from sim.experiment import Result
+from sim.metrics import half_width_95
+
+# Okabe and Ito, "Color Universal Design", 2008: distinct under colour blindness and in grey.
+_SYSTEM_COLOURS = ("#E69F00", "#0072B2", "#009E73", "#CC79A7", "#D55E00", "#56B4E9")
+_SYSTEM_MARKERS = "osD^vP"
+_CLASS_COLOURS = {
+    "live": "#0072B2",
+    "tail": "#56B4E9",
+    "reserved": "#F0E442",
+    "over_reserved": "#D55E00",
+    "cached": "#009E73",
+    "unusable": "#999999",
+    "free": "#EEEEEE",
+}
+_NUM_BINS = 400
+
+
+def draw_figures(folder: Path, summary: pd.DataFrame, results: list[Result]) -> None:
+    """PNG files for a run: against what was swept if that is one number, and over time."""
+    folder.mkdir()
+    key = _swept_number(summary, results)
+    if key:
+        _save(_throughput(summary, key), folder / "throughput.png")
+        _save(_latency(summary, key), folder / "latency.png")
+    last = _last_point(results)
+    if not key:
+        _save(_latency_distribution(last), folder / "latency.png")
+    _save(_kv_memory(last), folder / "kv_memory.png")
+
+
+def _save(figure: Figure, path: Path) -> None:
+    # Neither date nor version in the file: equal runs give equal bytes.
+    figure.savefig(path, dpi=150, metadata={"Software": None})
+
+
+def _swept_number(summary: pd.DataFrame, results: list[Result]) -> str | None:
+    """The swept key, when there is only one and its values are numbers."""
+    keys = list(results[0].job.labels)
+    is_one_number = len(keys) == 1 and pd.api.types.is_numeric_dtype(summary[keys[0]])
+    return keys[0] if is_one_number else None
+
+
+def _last_point(results: list[Result]) -> list[Result]:
+    """The first run of each system at the last point of the sweep."""
+    last, first = results[-1].job, results[0].job
+    return [
+        result
+        for result in results
+        if result.job.labels == last.labels and result.job.scenario.seed == first.scenario.seed
+    ]
+
+
+def _throughput(summary: pd.DataFrame, key: str) -> Figure:
+    figure = Figure(figsize=(7, 4.2), layout="constrained")
+    axes = figure.add_subplot()
+    _draw_lines(axes, summary, key, "output_tokens_per_s")
+    axes.set_ylabel("output tokens per second")
+    axes.set_ylim(bottom=0)
+    axes.set_title(f"Throughput against {_words(key)}", loc="left")
+    axes.legend(frameon=False, loc="upper left")
+    _note_runs(figure, summary)
+    return figure
+
+
+def _latency(summary: pd.DataFrame, key: str) -> Figure:
+    figure = Figure(figsize=(10, 4.2), layout="constrained")
+    panels = {"ttft": "Time to first token", "tpot": "Time per output token"}
+    for axes, (metric, title) in zip(figure.subplots(1, 2), panels.items(), strict=True):
+        _draw_lines(axes, summary, key, f"{metric}_p99_s", line_style=":", with_label=False)
+        _draw_lines(axes, summary, key, f"{metric}_p50_s")
+        axes.set_yscale("log")
+        _label_seconds(axes.yaxis, (1, 2, 5))
+        axes.set_title(f"{title}: p50 (solid), p99 (dotted)", loc="left")
+    figure.axes[0].legend(frameon=False)
+    _note_runs(figure, summary)
+    return figure
+
+
+def _draw_lines(
+    axes: Axes,
+    summary: pd.DataFrame,
+    key: str,
+    metric: str,
+    *,
+    line_style: str = "-",
+    with_label: bool = True,
+) -> None:
+    """Mean over the seeds against the key, one line a system, with 95 % confidence intervals."""
+    for number, (system, rows) in enumerate(summary.groupby("system", sort=False)):
+        groups = rows.groupby(key)[metric]
+        half_widths = groups.apply(lambda values: half_width_95(values.to_numpy()) or 0.0)
+        axes.errorbar(
+            groups.mean().index,
+            groups.mean(),
+            yerr=half_widths,
+            label=str(system) if with_label else None,
+            color=_SYSTEM_COLOURS[number % len(_SYSTEM_COLOURS)],
+            marker=_SYSTEM_MARKERS[number % len(_SYSTEM_MARKERS)],
+            linestyle=line_style,
+            markersize=5,
+            capsize=3,
+        )
+    _set_swept_axis(axes, summary, key)
+    _tidy(axes)
+
+
+def _set_swept_axis(axes: Axes, summary: pd.DataFrame, key: str) -> None:
+    values = sorted(summary[key].unique())
+    if values[0] > 0 and values[-1] / values[0] >= 8:
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xticks(values, [f"{value:g}" for value in values])
+    axes.set_xlabel(_words(key))
+
+
+def _latency_distribution(results: list[Result]) -> Figure:
+    figure = Figure(figsize=(10, 4.2), layout="constrained")
+    panels = {"first_token_ns": "Time to first token", "finished_ns": "End-to-end latency"}
+    for axes, (column, title) in zip(figure.subplots(1, 2), panels.items(), strict=True):
+        for number, result in enumerate(results):
+            finished = result.records.requests.dropna(subset="finished_ns")
+            seconds = (finished[column] - finished["arrival_ns"]).to_numpy(np.float64) / 1e9
+            axes.ecdf(
+                seconds,
+                label=result.job.system,
+                color=_SYSTEM_COLOURS[number % len(_SYSTEM_COLOURS)],
+            )
+        axes.set_xscale("log")
+        _label_seconds(axes.xaxis, (1, 3))
+        axes.set_title(title, loc="left")
+        axes.set_ylabel("share of requests")
+        _tidy(axes)
+    if len(results) > 1:
+        figure.axes[0].legend(frameon=False)
+    return figure
+
+
+def _kv_memory(results: list[Result]) -> Figure:
+    """The ledger over time, stacked, a panel for each system."""
+    num_systems = len(results)
+    figure = Figure(figsize=(8, 1.2 + 2.1 * num_systems), layout="constrained")
+    panels = figure.subplots(num_systems, 1, sharex=True, sharey=True, squeeze=False)[:, 0]
+    shown = [name for name in KVUsage._fields if _is_ever_used(results, name)]
+    for axes, result in zip(panels, results, strict=True):
+        time_s, shares = _binned_shares(result.records.steps, shown)
+        axes.stackplot(
+            time_s,
+            100 * shares,
+            labels=[name.replace("_", "-") for name in shown],
+            colors=[_CLASS_COLOURS[name] for name in shown],
+        )
+        axes.set_title(result.job.system, loc="left", fontsize="medium")
+        axes.set_ylabel("% of KV slots")
+        axes.set_ylim(0, 100)
+        axes.margins(x=0)
+        axes.set_xlim(left=0)
+        for side in ("top", "right"):
+            axes.spines[side].set_visible(False)
+    panels[-1].set_xlabel("simulated time (s)")
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles[::-1], labels[::-1], frameon=False, loc="outside right center")
+    figure.suptitle(f"KV memory over time{_at(results[0])}", x=0.01, ha="left", fontsize="large")
+    return figure
+
+
+def _is_ever_used(results: list[Result], ledger_class: str) -> bool:
+    return any(result.records.steps[ledger_class].any() for result in results)
+
+
+def _binned_shares(
+    steps: pd.DataFrame, ledger_classes: list[str]
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Time-weighted mean shares of the pool in equal bins: times [bins], shares [classes, bins]."""
+    duration_s = steps["duration_ns"].to_numpy() / 1e9
+    edges_s = np.concatenate(([0.0], np.cumsum(duration_s)))
+    bins_s = np.linspace(0, edges_s[-1], min(_NUM_BINS, len(steps)) + 1)
+    num_slots = steps[list(KVUsage._fields)].iloc[0].sum()
+    shares = []
+    for name in ledger_classes:
+        integral = np.concatenate(([0.0], np.cumsum(steps[name].to_numpy() * duration_s)))
+        shares.append(np.diff(np.interp(bins_s, edges_s, integral)) / np.diff(bins_s) / num_slots)
+    return (bins_s[:-1] + bins_s[1:]) / 2, np.array(shares)
+
+
+def _at(result: Result) -> str:
+    labels = [f"{_words(key)} {value}" for key, value in result.job.labels.items()]
+    return ", " + ", ".join(labels) if labels else ""
+
+
+def _words(key: str) -> str:
+    return key.rpartition(".")[2].replace("_", " ")
+
+
+def _label_seconds(axis: Axis, digits: tuple[int, ...]) -> None:
+    """Ticks at these multiples of every power of ten, with their unit."""
+    axis.set_major_locator(LogLocator(subs=digits))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(
+        FuncFormatter(lambda s, _: f"{s:g} s" if s >= 1 else f"{s * 1000:g} ms")
+    )
+
+
+def _note_runs(figure: Figure, summary: pd.DataFrame) -> None:
+    num_seeds = summary["seed"].nunique()
+    text = (
+        f"mean of {num_seeds} runs, bars: 95 % confidence interval"
+        if num_seeds > 1
+        else "one run a point, so no interval"
+    )
+    figure.supxlabel(text, x=0.99, ha="right", fontsize="small", color="#555555")
+
+
+def _tidy(axes: Axes) -> None:
+    axes.grid(axis="y", color="#DDDDDD", linewidth=0.8)
+    axes.set_axisbelow(True)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)

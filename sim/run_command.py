@@ -1,0 +1,85 @@
+"""What `kvsim run` does: load a scenario, run it or find its results, print them."""
+
+import json
+import sys
+from pathlib import Path
+
+import pandas as pd
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from sim.experiment import Result, plan_jobs, run_jobs
+from sim.run_folder import folder_for, read_notes, read_summary, write_run
+from sim.scenario import RooflineSpec, Scenario
+from sim.scenario_file import load_scenario
+from sim.tables import summary_tables
+
+
+def run_scenario(
+    path: Path, overrides: list[str], out: Path, *, quiet: bool, output_format: str
+) -> None:
+    """Run a scenario unless its results are there already, and print its summary.
+
+    output_format: table, json or csv. Raises UserError and WorkloadError for mistakes of the user.
+    """
+    scenario = load_scenario(path, overrides)
+    folder = folder_for(scenario, out)
+    is_new = not folder.exists()
+    if is_new:
+        results = _run(scenario, quiet)
+        from sim.plots import draw_figures  # matplotlib, which is slow to import
+
+        write_run(folder, scenario, results, draw_figures)
+    _print_summary(read_summary(folder), list(scenario.sweep), output_format)
+    if not quiet:
+        for line in [*_assumptions(scenario), *read_notes(folder)]:
+            print(line, file=sys.stderr)
+        print(f"{'written to' if is_new else 'found in'} {folder}", file=sys.stderr)
+
+
+def _run(scenario: Scenario, quiet: bool) -> list[Result]:
+    jobs = plan_jobs(scenario)
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    is_shown = console.is_terminal and not quiet
+    with Progress(*columns, console=console, transient=True, disable=not is_shown) as progress:
+        task = progress.add_task(scenario.name, total=len(jobs))
+        return run_jobs(jobs, lambda done: progress.advance(task, done))
+
+
+def _print_summary(summary: pd.DataFrame, label_keys: list[str], output_format: str) -> None:
+    if output_format == "csv":
+        print(summary.to_csv(index=False), end="")
+    elif output_format == "json":
+        # Through pandas' own encoder, so that "not measured" is null and not NaN.
+        print(
+            json.dumps(json.loads(summary.to_json(orient="records", double_precision=15)), indent=1)
+        )
+    else:
+        for table in summary_tables(summary, label_keys):
+            Console().print(table, "")
+
+
+def _assumptions(scenario: Scenario) -> list[str]:
+    """What the numbers rest on, in words."""
+    runs = (
+        f"mean of {scenario.replications} runs with different seeds; ± is the 95 % interval"
+        if scenario.replications > 1
+        else "one run a point: its sampling error is not known (see `replications`)"
+    )
+    spec = scenario.latency
+    if not isinstance(spec, RooflineSpec):
+        return [f"{runs}; step times: {spec.kind}"]
+    return [
+        f"{runs}",
+        f"step times: roofline of {spec.model or scenario.model} on {scenario.hardware}, assuming "
+        f"{spec.flop_efficiency:.0%} of its FLOP/s, {spec.bandwidth_efficiency:.0%} of its "
+        f"bandwidth and {spec.overhead_s * 1000:g} ms a step besides; not checked on hardware",
+    ]

@@ -1,0 +1,72 @@
+"""The tables a run prints: the summary, reduced to what fits a terminal of 80 columns."""
+
+from collections.abc import Callable
+
+import pandas as pd
+from rich.table import Table
+
+from sim.metrics import half_width_95
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{seconds * 1000:.3g}" if seconds < 1 else f"{seconds * 1000:.0f}"
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.0f}"
+
+
+def _number(value: float) -> str:
+    return f"{value:.3g}" if value < 100 else f"{value:.0f}"
+
+
+# Metric of the summary -> (heading, format).
+_COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {
+    "output_tokens_per_s": ("output\ntokens/s", _number),
+    "ttft_p50_s": ("TTFT\np50 ms", _milliseconds),
+    "ttft_p99_s": ("\np99 ms", _milliseconds),
+    "tpot_p50_s": ("TPOT\np50 ms", _milliseconds),
+    "block_utilisation": ("blocks\nheld %", _percent),
+    "live_share": ("live\n%", _percent),
+    "preemptions": ("pre-\nempted", _number),
+    "prefix_hit_share": ("prefix\nhits %", _percent),
+}
+_WITH_INTERVAL = "output_tokens_per_s"
+
+
+def summary_tables(summary: pd.DataFrame, label_keys: list[str]) -> list[Table]:
+    """Means over the seeds: a table of the systems or, with a sweep, one for each system."""
+    if not label_keys:
+        table = _table(["system"])
+        for system, rows in summary.groupby("system", sort=False):
+            table.add_row(str(system), *_cells(rows))
+        return [table]
+    tables = []
+    for system, of_system in summary.groupby("system", sort=False):
+        table = _table([key.rpartition(".")[2].replace("_", " ") for key in label_keys])
+        table.title = str(system)
+        for labels, rows in of_system.groupby(label_keys, sort=False):
+            table.add_row(*map(str, labels), *_cells(rows))
+        tables.append(table)
+    return tables
+
+
+def _table(label_headings: list[str]) -> Table:
+    table = Table(
+        box=None, pad_edge=False, padding=(0, 2, 0, 0), title_justify="left", title_style="bold"
+    )
+    for heading in label_headings:
+        table.add_column("\n" + heading, justify="right", min_width=11)
+    for metric, (heading, _) in _COLUMNS.items():
+        table.add_column(heading, justify="right", min_width=11 if metric == _WITH_INTERVAL else 6)
+    return table
+
+
+def _cells(rows: pd.DataFrame) -> list[str]:
+    cells = []
+    for metric, (_, form) in _COLUMNS.items():
+        values = rows[metric].dropna()
+        cell = form(values.mean()) if len(values) else "-"
+        half_width = half_width_95(values.to_numpy()) if metric == _WITH_INTERVAL else None
+        cells.append(f"{cell} ± {_number(half_width)}" if half_width is not None else cell)
+    return cells

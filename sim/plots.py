@@ -27,6 +27,7 @@ _CLASS_COLOURS = {
     "free": "#EEEEEE",
 }
 _NUM_BINS = 400
+_SECONDS = FuncFormatter(lambda s, _: f"{s:g} s" if s >= 1 else f"{s * 1000:g} ms")
 
 
 def draw_figures(folder: Path, summary: pd.DataFrame, results: list[Result]) -> None:
@@ -82,8 +83,12 @@ def _latency(summary: pd.DataFrame, key: str) -> Figure:
     for axes, (metric, title) in zip(figure.subplots(1, 2), panels.items(), strict=True):
         _draw_lines(axes, summary, key, f"{metric}_p99_s", line_style=":", with_label=False)
         _draw_lines(axes, summary, key, f"{metric}_p50_s")
-        axes.set_yscale("log")
-        _label_seconds(axes.yaxis, (1, 2, 5))
+        if metric == "ttft":
+            axes.set_yscale("log")
+            _label_seconds(axes.yaxis)
+        else:
+            axes.set_ylim(bottom=0)
+            axes.yaxis.set_major_formatter(_SECONDS)
         axes.set_title(f"{title}: p50 (solid), p99 (dotted)", loc="left")
     figure.axes[0].legend(frameon=False)
     _note_runs(figure, summary)
@@ -140,7 +145,7 @@ def _latency_distribution(results: list[Result]) -> Figure:
                 color=_SYSTEM_COLOURS[number % len(_SYSTEM_COLOURS)],
             )
         axes.set_xscale("log")
-        _label_seconds(axes.xaxis, (1, 3))
+        _label_seconds(axes.xaxis)
         axes.set_title(title, loc="left")
         axes.set_ylabel("share of requests")
         _tidy(axes)
@@ -205,13 +210,12 @@ def _words(key: str) -> str:
     return key.rpartition(".")[2].replace("_", " ")
 
 
-def _label_seconds(axis: Axis, digits: tuple[int, ...]) -> None:
-    """Ticks at these multiples of every power of ten, with their unit."""
-    axis.set_major_locator(LogLocator(subs=digits))
+def _label_seconds(axis: Axis) -> None:
+    """Ticks with their unit on a logarithmic axis, two or three to a power of ten."""
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 30 * low else (1, 3)))
     axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(
-        FuncFormatter(lambda s, _: f"{s:g} s" if s >= 1 else f"{s * 1000:g} ms")
-    )
+    axis.set_major_formatter(_SECONDS)
 
 
 def _note_runs(figure: Figure, summary: pd.DataFrame) -> None:

@@ -1,5 +1,6 @@
 """The tables a run prints: the summary, reduced to what fits a terminal of 80 columns."""
 
+import math
 from collections.abc import Callable
 
 import pandas as pd
@@ -68,5 +69,10 @@ def _cells(rows: pd.DataFrame) -> list[str]:
         values = rows[metric].dropna()
         cell = form(values.mean()) if len(values) else "-"
         half_width = half_width_95(values.to_numpy()) if metric == _WITH_INTERVAL else None
-        cells.append(f"{cell} ± {_number(half_width)}" if half_width is not None else cell)
+        cells.append(f"{cell} ± {_rounded_up(half_width)}" if half_width is not None else cell)
     return cells
+
+
+def _rounded_up(half_width: float) -> str:
+    """The half-width of an interval to a whole number, never less than it is."""
+    return str(max(math.ceil(half_width), 1))

@@ -129,15 +129,15 @@ def test_failed_allocation_changes_nothing():
     assert vars(allocator) == before
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda allocator: allocator.ref_counts.__setitem__(0, 0),  # held, yet counted as free
-        lambda allocator: allocator.ref_counts.__setitem__(3, 1),  # free, yet counted as held
-        lambda allocator: allocator.free([0, 0], keep=()),  # let go twice
-        lambda allocator: setattr(allocator, "num_shared", 1),
-    ],
-)
+DAMAGE = {
+    "held, counted as free": lambda allocator: allocator.ref_counts.__setitem__(0, 0),
+    "free, counted as held": lambda allocator: allocator.ref_counts.__setitem__(3, 1),
+    "let go twice": lambda allocator: allocator.free([0, 0], keep=()),
+    "shared by nobody": lambda allocator: setattr(allocator, "num_shared", 1),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
 def test_check_finds_damage(damage):
     allocator = BlockAllocator(4)
     allocator.allocate(2)

@@ -365,11 +365,18 @@ def test_runner_with_too_few_tokens_is_an_error(new_world):
         world.engine.commit(step, [])
 
 
-def test_check_finds_a_leak(new_world):
-    """A sequence that leaves the running list with its blocks unreturned does not go unseen."""
+def test_check_finds_a_lost_sequence(new_world):
     world = new_world()
     world.add("a", 2, 2)
+    world.engine.scheduler.waiting.pop()
+    with pytest.raises(AssertionError):
+        world.engine.check()
+
+
+def test_check_finds_a_lost_block(new_world):
+    world = new_world()
+    seq = world.add("a", 2, 2)
     world.step()
-    world.engine.scheduler.running.pop()
+    seq.block_table.block_ids.pop()
     with pytest.raises(AssertionError):
         world.engine.check()

@@ -297,16 +297,16 @@ def test_sharing_a_retired_sequences_block_makes_it_live_again():
 # --- check finds what is wrong ---
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda kv, one, other: kv.check([one]),  # a holder is missing
-        lambda kv, one, other: kv.check([one, other, other]),  # a holder too many
-        lambda kv, one, other: setattr(one.block_table, "num_tokens", 8),  # a slot is lost
-        lambda kv, one, other: setattr(one.block_table, "num_published", 1),  # the trie has two
-        lambda kv, one, other: one.block_table.block_ids.reverse(),  # the partly filled block is 0
-    ],
-)
+DAMAGE = {
+    "a holder is missing": lambda kv, one, other: kv.check([one]),
+    "a holder too many": lambda kv, one, other: kv.check([one, other, other]),
+    "a slot is lost": lambda kv, one, other: setattr(one.block_table, "num_tokens", 8),
+    "published, unknown": lambda kv, one, other: setattr(one.block_table, "num_published", 1),
+    "tail before head": lambda kv, one, other: one.block_table.block_ids.reverse(),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
 def test_check_finds_damage(damage):
     kv = manager(8)
     one, other = sequence(tokens(9)), sequence([*tokens(8), 99])

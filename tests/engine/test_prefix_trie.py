@@ -148,3 +148,19 @@ def test_path_is_kept_while_something_continues_it():
     publish(trie, {5: "a"})
     assert trie.match("ac") == [5, 2]
     assert trie.match("ab") == [5]
+
+
+def test_check_finds_a_dead_path():
+    trie = PrefixTrie()
+    publish(trie, {0: "a"})
+    del trie._node_of[0].block_ids[0]
+    with pytest.raises(AssertionError, match="dead path"):
+        trie.check()
+
+
+def test_check_finds_a_block_that_no_path_has():
+    trie = PrefixTrie()
+    publish(trie, {0: "a"})
+    trie._node_of[1] = trie._node_of[0]
+    with pytest.raises(AssertionError):
+        trie.check()

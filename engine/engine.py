@@ -4,7 +4,7 @@
 has ended. `step` does all three; a simulator calls them apart and lets its clock run in between.
 """
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterator
 
 from engine import tokenizer
@@ -45,8 +45,9 @@ class Engine:
         self.scheduler = _SCHEDULERS[config.batching](config, self.kv)
         self._sequences: dict[RequestId, Sequence] = {}
         self._texts: dict[RequestId, tokenizer.TextStream] | None = {} if with_text else None
-        self._mailboxes: dict[RequestId, deque[TokenOutput]] = {}
+        self._streams: defaultdict[RequestId, list[deque[TokenOutput]]] = defaultdict(list)
         self._num_generated = 0
+        self._step_in_flight: Step | None = None
 
     @property
     def has_work(self) -> bool:
@@ -85,7 +86,11 @@ class Engine:
             )
 
     def cancel(self, request_id: RequestId) -> bool:
-        """Drop an unfinished request and return its memory; False if there is no such request."""
+        """Drop an unfinished request and return its memory; False if there is no such request.
+
+        Not between `schedule` and the run of its step: blocks are shared as soon as they are
+        scheduled, so the runner must have filled them.
+        """
         seq = self._sequences.get(request_id)
         if seq is None:
             return False
@@ -96,22 +101,32 @@ class Engine:
 
     def _forget(self, request_id: RequestId) -> None:
         del self._sequences[request_id]
+        self._streams.pop(request_id, None)
         if self._texts is not None:
             del self._texts[request_id]
 
     def close_batch(self) -> None:
-        """Let a static batch that is still collecting start with what it has."""
+        """Let the next static batch start with whoever waits then, however few."""
         self.scheduler.close_batch()
 
     def schedule(self) -> Step:
-        """Decide the next step and take its memory. No chunks: nothing can run now."""
-        return self.scheduler.schedule()
+        """Decide the next step and take its memory. No chunks: nothing can run now.
+
+        Raises RuntimeError while a step has not been committed: when a runner has failed in its
+        midst, the cache holds blocks that were never computed, and the engine is done for.
+        """
+        if self._step_in_flight is not None:
+            raise RuntimeError(f"step {self._step_in_flight.index} has not been committed")
+        step = self.scheduler.schedule()
+        self._step_in_flight = step
+        return step
 
     def commit(self, step: Step, token_ids: list[int]) -> list[TokenOutput]:
         """Take the tokens of a step, one for each chunk that samples, and release what has ended.
 
         A sequence cancelled while the step was in flight gets no output.
         """
+        self._step_in_flight = None
         outputs = []
         sampling = (chunk.seq for chunk in step.chunks if chunk.samples)
         for seq, token_id in zip(sampling, token_ids, strict=True):
@@ -128,14 +143,18 @@ class Engine:
         elif seq.num_tokens >= seq.max_num_tokens:
             reason = "length"
         finished = reason is not None
-        text = (
-            self._texts[request_id].push(token_id, last=finished) if self._texts is not None else ""
-        )
+        text = ""
+        if self._texts is not None:
+            text = self._texts[request_id].push(token_id, last=finished)
+        output = TokenOutput(request_id, token_id, text, finished, reason)
+        if self._streams:
+            for stream in self._streams.get(request_id, ()):
+                stream.append(output)
         if finished:
             seq.finish_reason = reason
             self.scheduler.finish(seq)
             self._forget(request_id)
-        return TokenOutput(request_id, token_id, text, finished, reason)
+        return output
 
     def step(self) -> list[TokenOutput]:
         """Run one step live and return its new tokens, at most one per sequence.
@@ -144,33 +163,25 @@ class Engine:
         """
         self.close_batch()
         step = self.schedule()
-        outputs = self.commit(step, self.runner.run(step))
-        for output in outputs:
-            if output.request_id in self._mailboxes:
-                self._mailboxes[output.request_id].append(output)
-        return outputs
+        return self.commit(step, self.runner.run(step))
 
     def stream(self, request_id: RequestId) -> Iterator[TokenOutput]:
         """This request's tokens from now on, as they come; every other request advances as well.
 
-        Raises RequestError when no unfinished request has the id or it is streamed already.
+        Raises RequestError when no unfinished request has the id.
         """
         if request_id not in self._sequences:
             raise RequestError(f"request {request_id}: no unfinished request has this id")
-        if request_id in self._mailboxes:
-            raise RequestError(f"request {request_id}: it is streamed already")
-        mailbox = self._mailboxes[request_id] = deque()
-        return self._drain(request_id, mailbox)
+        outputs: deque[TokenOutput] = deque()
+        self._streams[request_id].append(outputs)
+        return self._drain(self._sequences[request_id], outputs)
 
-    def _drain(self, request_id: RequestId, mailbox: deque[TokenOutput]) -> Iterator[TokenOutput]:
-        try:
-            while mailbox or request_id in self._sequences:
-                while not mailbox and request_id in self._sequences:
-                    self.step()
-                while mailbox:
-                    yield mailbox.popleft()
-        finally:
-            self._mailboxes.pop(request_id, None)
+    def _drain(self, seq: Sequence, outputs: deque[TokenOutput]) -> Iterator[TokenOutput]:
+        while outputs or seq.status is not Status.FINISHED:
+            if outputs:
+                yield outputs.popleft()
+            else:
+                self.step()
 
     def generate(
         self, prompts: list[str], max_new_tokens: int = 16, sampling: SamplingParams = GREEDY
@@ -179,12 +190,12 @@ class Engine:
         request_ids: list[RequestId] = []
         try:
             for prompt in prompts:
+                self._num_generated += 1
                 request_id = f"generate-{self._num_generated}"
                 content = TokenPrompt(tokenizer.encode(prompt))
                 self.add_request(Request(request_id, content, max_new_tokens, sampling))
-                self._num_generated += 1
                 request_ids.append(request_id)
-        except RequestError:
+        except ValueError:  # refused, or not text
             for added in request_ids:
                 self.cancel(added)
             raise

@@ -63,7 +63,7 @@ class PagedKVManager:
             return False
         table = seq.block_table
         for block_id in prefix:
-            self._allocator.share(block_id)
+            self._share(block_id)
         table.block_ids = prefix + self._allocate(num_held - len(prefix))
         table.num_published = len(prefix)
         table.num_tokens = num_filled
@@ -188,6 +188,11 @@ class PagedKVManager:
             for block_id in evicted:
                 self._trie.remove(block_id)
         return block_ids
+
+    def _share(self, block_id: int) -> None:
+        if self._retired and not self._allocator.is_cached(block_id):
+            self._num_dead_blocks -= self._is_dead(block_id)
+        self._allocator.share(block_id)
 
     def _count_table(self, table: BlockTable, sign: int) -> None:
         num_filled_blocks = self._num_blocks_for(table.num_tokens)

@@ -40,7 +40,7 @@ class TokenPrompt:
     __slots__ = ("_token_ids",)
 
     def __init__(self, token_ids: list[int]) -> None:
-        self._token_ids = token_ids
+        self._token_ids = list(token_ids)
 
     def __len__(self) -> int:
         return len(self._token_ids)

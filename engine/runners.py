@@ -69,7 +69,7 @@ class ReplayRunner:
     def _next_token(self, seq: Sequence) -> int:
         request_id = seq.request.request_id
         index = len(seq.output_token_ids)
-        if index == 0:
+        if index == 0 or request_id not in self._current:
             self._current[request_id] = self._outputs[request_id]
         output = self._current[request_id]
         is_last = index + 1 == len(output)

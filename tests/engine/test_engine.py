@@ -275,15 +275,26 @@ def test_closed_stream_lets_the_request_go_on():
     assert drain(engine, "a") == [2, 3, EOS]
 
 
-def test_stream_of_nobody_or_twice_is_an_error():
+def test_stream_of_nobody_is_an_error():
     engine = echo_engine()
     with pytest.raises(RequestError, match="request a: no unfinished request"):
         engine.stream("a")
-    engine.add_request(Request("a", TokenPrompt([1]), 1))
-    stream = engine.stream("a")
-    with pytest.raises(RequestError, match="request a: it is streamed already"):
-        engine.stream("a")
-    assert len(list(stream)) == 1
+
+
+def test_two_streams_of_a_request_both_yield_all_of_it():
+    engine = echo_engine()
+    engine.add_request(Request("a", TokenPrompt([1, 2]), 9))
+    first, second = engine.stream("a"), engine.stream("a")
+    assert list(first) == list(second)
+
+
+def test_a_step_that_was_never_committed_stops_the_engine():
+    """As when the runner fails: the cache holds blocks that were never computed."""
+    engine = echo_engine()
+    engine.add_request(Request("a", TokenPrompt([1, 2]), 9))
+    engine.schedule()
+    with pytest.raises(RuntimeError, match="step 0 has not been committed"):
+        engine.step()
 
 
 def test_step_of_a_static_batch_does_not_wait_for_company():

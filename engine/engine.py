@@ -118,7 +118,8 @@ class Engine:
         if self._step_in_flight is not None:
             raise RuntimeError(f"step {self._step_in_flight.index} has not been committed")
         step = self.scheduler.schedule()
-        self._step_in_flight = step
+        if step.chunks:
+            self._step_in_flight = step
         return step
 
     def commit(self, step: Step, token_ids: list[int]) -> list[TokenOutput]:

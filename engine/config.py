@@ -28,6 +28,7 @@ class EngineConfig:
         system; 0 sets no limit.
     watermark: share of the pool that an admission leaves free while others run.
     reserve_full_isl: admit only when blocks for all known tokens are free, not only for the chunk.
+    async_scheduling: schedule the next step while one is in flight (continuous batching).
 
     Raises ConfigError for a value no engine can run with.
     """
@@ -45,6 +46,7 @@ class EngineConfig:
     long_prefill_token_threshold: int = 0
     watermark: float = 0.0
     reserve_full_isl: bool = True
+    async_scheduling: bool = False
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -52,6 +54,11 @@ class EngineConfig:
                 lowest = 0 if field.name == "long_prefill_token_threshold" else 1
                 self._require(field.name, f">= {lowest}", getattr(self, field.name) >= lowest)
         self._require("batching", " or ".join(BATCHING), self.batching in BATCHING)
+        self._require(
+            "async_scheduling",
+            "false with static batching",
+            self.batching == "continuous" or not self.async_scheduling,
+        )
         self._require("max_wait_s", ">= 0", self.max_wait_s >= 0)
         self._require("watermark", "from 0 to below 1", 0 <= self.watermark < 1)
         if not self.enable_chunked_prefill:

@@ -28,7 +28,7 @@ class ContinuousScheduler(Scheduler):
         while i < len(self.running) and budget:
             seq = self.running[i]
             start = seq.num_computed_tokens
-            num_tokens = min(seq.num_tokens - start, cap, budget, last_position - start)
+            num_tokens = min(self._num_wanted(seq) - start, cap, budget, last_position - start)
             i += 1
             if num_tokens < 1:
                 continue
@@ -37,6 +37,16 @@ class ContinuousScheduler(Scheduler):
             self._take(step, seq, start, num_tokens)
             budget -= num_tokens
         return budget
+
+    def _num_wanted(self, seq: Sequence) -> int:
+        """Length to compute a running sequence to: the tokens known and those about to come.
+
+        Nothing more, once those about to come reach the length at which it ends.
+        """
+        num_expected = seq.num_tokens + seq.num_placeholders
+        if seq.num_placeholders and num_expected >= seq.max_num_tokens:
+            return seq.num_computed_tokens
+        return num_expected
 
     def _grow(self, seq: Sequence, num_tokens: int, step: Step) -> bool:
         """Find room, preempting from the end of the running list; False if `seq` itself went."""
@@ -52,13 +62,19 @@ class ContinuousScheduler(Scheduler):
         self.kv.release(seq)
         seq.status = Status.WAITING
         seq.num_preemptions += 1
+        seq.num_stale += seq.num_placeholders
+        seq.num_placeholders = 0
         self.waiting.appendleft(seq)
 
     def _admit_waiting(self, step: Step, budget: int, cap: int) -> None:
         """Admit from the head of the queue; the first that does not fit stops admission."""
         config = self.config
-        while self.waiting and budget and len(self.running) < config.max_num_seqs:
-            seq = self.waiting[0]
+        place = 0  # in the queue; those before it wait for tokens still in flight
+        while place < len(self.waiting) and budget and len(self.running) < config.max_num_seqs:
+            seq = self.waiting[place]
+            if seq.num_stale:
+                place += 1
+                continue
             prefix = self.kv.cached_prefix(seq)
             num_cached = len(prefix) * config.block_size
             num_tokens = min(seq.num_tokens - num_cached, cap)
@@ -73,7 +89,7 @@ class ContinuousScheduler(Scheduler):
                 spare_blocks=self._watermark_blocks if self.running else 0,
             ):
                 break
-            self.waiting.popleft()
+            del self.waiting[place]
             self.running.append(seq)
             seq.status = Status.RUNNING
             if seq.num_cached_tokens is None:
@@ -90,11 +106,5 @@ class ContinuousScheduler(Scheduler):
     def _take(self, step: Step, seq: Sequence, start: int, num_tokens: int) -> None:
         # Published while scheduling: a later sequence of this step can share the block already,
         # since every layer writes all K/V of the step before any attention reads.
-        self.kv.publish(seq)
+        self.kv.publish(seq, min(seq.num_computed_tokens, seq.num_tokens))
         step.add(seq, start, num_tokens)
-
-    def finish(self, seq: Sequence) -> None:
-        """Release the memory at once; the place is free for the next step."""
-        self.running.remove(seq)
-        self.kv.release(seq)
-        seq.status = Status.FINISHED

@@ -47,7 +47,9 @@ class Engine:
         self._texts: dict[RequestId, tokenizer.TextStream] | None = {} if with_text else None
         self._streams: defaultdict[RequestId, list[deque[TokenOutput]]] = defaultdict(list)
         self._num_generated = 0
-        self._step_in_flight: Step | None = None
+        self._max_in_flight = 2 if config.async_scheduling else 1
+        self._in_flight: deque[Step] = deque()  # scheduled, not committed
+        self._computed: tuple[Step, list[int]] | None = None  # by `step`, not committed yet
 
     @property
     def has_work(self) -> bool:
@@ -94,7 +96,7 @@ class Engine:
         seq = self._sequences.get(request_id)
         if seq is None:
             return False
-        self.scheduler.cancel(seq)
+        self.scheduler.remove(seq)
         seq.finish_reason = "cancelled"
         self._forget(request_id)
         return True
@@ -112,31 +114,51 @@ class Engine:
     def schedule(self) -> Step:
         """Decide the next step and take its memory. No chunks: nothing can run now.
 
-        Raises RuntimeError while a step has not been committed: when a runner has failed in its
-        midst, the cache holds blocks that were never computed, and the engine is done for.
+        With asynchronous scheduling the step before it may still be in flight.
+
+        Raises RuntimeError when more are, as after a runner that failed in its midst: the cache
+        then holds blocks that were never computed, and the engine is done for.
         """
-        if self._step_in_flight is not None:
-            raise RuntimeError(f"step {self._step_in_flight.index} has not been committed")
+        if len(self._in_flight) == self._max_in_flight:
+            raise RuntimeError(f"step {self._in_flight[0].index} has not been committed")
         step = self.scheduler.schedule()
         if step.chunks:
-            self._step_in_flight = step
+            self._in_flight.append(step)
         return step
 
+    def run(self, step: Step) -> list[int]:
+        """Compute a step's tokens, one for each chunk that samples, when those before are committed.
+
+        A sequence that ended after the step was scheduled is left out.
+        """
+        step.drop_ended()
+        return self.runner.run(step)
+
     def commit(self, step: Step, token_ids: list[int]) -> list[TokenOutput]:
-        """Take the tokens of a step, one for each chunk that samples, and release what has ended.
+        """Take the tokens of the oldest step in flight and release what has ended.
 
         A sequence cancelled while the step was in flight gets no output.
         """
-        self._step_in_flight = None
+        if self._in_flight and step is self._in_flight[0]:
+            self._in_flight.popleft()
+        elif step.chunks:
+            raise RuntimeError(f"step {step.index} is not the oldest in flight")
         outputs = []
         sampling = (chunk.seq for chunk in step.chunks if chunk.samples)
         for seq, token_id in zip(sampling, token_ids, strict=True):
-            if seq.status is Status.RUNNING:
+            if seq.status is not Status.FINISHED:
                 outputs.append(self._append(seq, token_id))
         return outputs
 
     def _append(self, seq: Sequence, token_id: int) -> TokenOutput:
+        if seq.num_stale:
+            seq.num_stale -= 1
+        else:
+            seq.num_placeholders -= 1
         seq.output_token_ids.append(token_id)
+        if self.config.async_scheduling:
+            # What a block holds is known only now; when it was scheduled it was a placeholder.
+            self.kv.publish(seq, seq.num_computed_tokens - seq.num_placeholders)
         request_id = seq.request.request_id
         reason = None
         if token_id == seq.request.stop_token_id:
@@ -164,7 +186,11 @@ class Engine:
         """
         self.close_batch()
         step = self.schedule()
-        return self.commit(step, self.runner.run(step))
+        if not self.config.async_scheduling:
+            return self.commit(step, self.run(step))
+        outputs = self.commit(*self._computed) if self._computed else []
+        self._computed = (step, self.run(step)) if step.chunks else None
+        return outputs
 
     def stream(self, request_id: RequestId) -> Iterator[TokenOutput]:
         """This request's tokens from now on, as they come; every other request advances as well.

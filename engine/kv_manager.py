@@ -66,8 +66,8 @@ class KVManager(Protocol):
     def grow(self, seq: Sequence, num_tokens: int) -> bool:
         """Give a running sequence room for the next `num_tokens` tokens, if they can be had."""
 
-    def publish(self, seq: Sequence) -> None:
-        """Let others share the blocks that are full of computed, known tokens."""
+    def publish(self, seq: Sequence, num_tokens: int) -> None:
+        """Let others share the full blocks of the first `num_tokens` tokens, all of them known."""
 
     def retire(self, seq: Sequence) -> None:
         """The sequence has ended but keeps its memory until it is released."""

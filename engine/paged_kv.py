@@ -88,12 +88,12 @@ class PagedKVManager:
         self._num_empty_slots -= num_tokens
         return True
 
-    def publish(self, seq: Sequence) -> None:
+    def publish(self, seq: Sequence, num_tokens: int) -> None:
         """See KVManager."""
         table = seq.block_table
         first = table.num_published
-        stop = table.num_tokens // self._block_size
-        if self._trie is None or first == stop:
+        stop = num_tokens // self._block_size
+        if self._trie is None or first >= stop:
             return
         after = table.block_ids[first - 1] if first else None
         for block_id, key in zip(

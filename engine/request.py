@@ -126,6 +126,8 @@ class Sequence:
 
     num_prompt_tokens: length of the prompt.
     max_num_tokens: length, prompt and output, at which the sequence ends at the latest.
+    num_placeholders: output tokens that steps in flight are about to produce.
+    num_stale: such tokens from before a preemption; the sequence waits for them to come.
     num_cached_tokens: prompt tokens that the prefix cache spared at first admission; None before.
     """
 
@@ -134,8 +136,10 @@ class Sequence:
         "finish_reason",
         "max_num_tokens",
         "num_cached_tokens",
+        "num_placeholders",
         "num_preemptions",
         "num_prompt_tokens",
+        "num_stale",
         "output_token_ids",
         "request",
         "status",
@@ -151,6 +155,8 @@ class Sequence:
         self.finish_reason: str | None = None
         self.num_cached_tokens: int | None = None
         self.num_preemptions = 0
+        self.num_placeholders = 0
+        self.num_stale = 0
 
     @property
     def num_tokens(self) -> int:

@@ -45,12 +45,19 @@ class Step:
     def add(self, seq: Sequence, start: int, num_tokens: int) -> None:
         """Take a chunk into the batch."""
         stop = start + num_tokens
-        self.chunks.append(Chunk(seq, start, num_tokens, stop == seq.num_tokens))
+        samples = stop == seq.num_tokens + seq.num_placeholders
+        self.chunks.append(Chunk(seq, start, num_tokens, samples))
+        seq.num_placeholders += samples
         if num_tokens == 1 and start >= seq.num_prompt_tokens:
             self.num_decodes += 1
             self.decode_context_tokens += stop
         else:
             self.prefills.append((num_tokens, start))
+
+    def drop_ended(self) -> None:
+        """Leave out sequences that ended after the step was scheduled; its shape stays."""
+        if any(chunk.seq.status is Status.FINISHED for chunk in self.chunks):
+            self.chunks = [c for c in self.chunks if c.seq.status is not Status.FINISHED]
 
     @property
     def num_tokens(self) -> int:
@@ -86,11 +93,11 @@ class Scheduler(ABC):
     def _fill(self, step: Step) -> None:
         """Take chunks into the step."""
 
-    @abstractmethod
     def finish(self, seq: Sequence) -> None:
-        """A running sequence has produced its last token."""
+        """A sequence has produced its last token."""
+        self.remove(seq)
 
-    def cancel(self, seq: Sequence) -> None:
+    def remove(self, seq: Sequence) -> None:
         """Take a waiting or running sequence out at once and return its memory."""
         if seq.status is Status.WAITING:
             self.waiting.remove(seq)

@@ -52,7 +52,7 @@ class StaticScheduler(Scheduler):
         num_tokens = seq.num_tokens - start
         if not self.kv.grow(seq, num_tokens):
             raise AssertionError("a row outgrew what its batch reserved")
-        self.kv.publish(seq)
+        self.kv.publish(seq, seq.num_computed_tokens)
         step.add(seq, start, num_tokens)
 
     def finish(self, seq: Sequence) -> None:
@@ -63,9 +63,9 @@ class StaticScheduler(Scheduler):
         self._ended.append(seq)
         self._release_ended_batch()
 
-    def cancel(self, seq: Sequence) -> None:
+    def remove(self, seq: Sequence) -> None:
         """Take a sequence out at once; a row's memory is returned without waiting for its batch."""
-        super().cancel(seq)
+        super().remove(seq)
         self._release_ended_batch()
 
     def _release_ended_batch(self) -> None:

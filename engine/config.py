@@ -59,7 +59,7 @@ class EngineConfig:
             "false with static batching",
             self.batching == "continuous" or not self.async_scheduling,
         )
-        self._require("max_wait_s", ">= 0", self.max_wait_s >= 0)
+        self._require("max_wait_s", "from 0 to 1e9", 0 <= self.max_wait_s <= 1e9)
         self._require("watermark", "from 0 to below 1", 0 <= self.watermark < 1)
         if not self.enable_chunked_prefill:
             self._require(

@@ -86,7 +86,7 @@ class ContinuousScheduler(Scheduler):
                 prefix,
                 num_tokens,
                 fit_tokens=seq.num_tokens if config.reserve_full_isl else 0,
-                spare_blocks=self._watermark_blocks if self.running else 0,
+                watermark_blocks=self._watermark_blocks if self.running else 0,
             ):
                 break
             del self.waiting[place]
@@ -107,4 +107,4 @@ class ContinuousScheduler(Scheduler):
         # Published while scheduling: a later sequence of this step can share the block already,
         # since every layer writes all K/V of the step before any attention reads.
         self.kv.publish(seq, min(seq.num_computed_tokens, seq.num_tokens))
-        step.add(seq, start, num_tokens)
+        seq.num_placeholders += step.add(seq, start, num_tokens)

@@ -127,7 +127,7 @@ class Engine:
         return step
 
     def run(self, step: Step) -> list[int]:
-        """Compute a step's tokens, one for each chunk that samples, when those before are committed.
+        """Compute the tokens of a step, one for each chunk that samples, after earlier commits.
 
         A sequence that ended after the step was scheduled is left out.
         """

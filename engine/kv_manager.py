@@ -53,13 +53,13 @@ class KVManager(Protocol):
         *,
         reserve_tokens: int = 0,
         fit_tokens: int = 0,
-        spare_blocks: int = 0,
+        watermark_blocks: int = 0,
     ) -> bool:
         """Give a waiting sequence its cached prefix and room for `num_tokens` tokens after it.
 
         reserve_tokens: take room for so many tokens in all, when that is more.
         fit_tokens: refuse unless room for so many tokens in all is there, though not taken.
-        spare_blocks: blocks that must stay free besides.
+        watermark_blocks: blocks that must stay free besides.
         Returns whether it was done.
         """
 

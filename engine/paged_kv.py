@@ -24,8 +24,7 @@ class PagedKVManager:
         self._num_empty_slots = 0  # held by running sequences, not filled
         self._num_reserved_blocks = 0  # held by running sequences, wholly empty
         self._retired: set[Sequence] = set()
-        self._num_retired_holders: Counter[int] = Counter()  # block -> holders that are retired
-        self._num_dead_blocks = 0  # held by retired sequences alone
+        self._num_over_reserved_blocks = 0  # held by retired sequences alone
 
     @property
     def num_free_blocks(self) -> int:
@@ -52,22 +51,23 @@ class PagedKVManager:
         *,
         reserve_tokens: int = 0,
         fit_tokens: int = 0,
-        spare_blocks: int = 0,
+        watermark_blocks: int = 0,
     ) -> bool:
         """See KVManager."""
         num_filled = len(prefix) * self._block_size + num_tokens
         num_held = self._num_blocks_for(max(num_filled, reserve_tokens))
         num_revived = sum(map(self._allocator.is_cached, prefix))  # free now, held afterwards
         num_asked = max(num_held, self._num_blocks_for(fit_tokens)) - len(prefix)
-        if num_asked + num_revived + spare_blocks > self._allocator.num_free:
+        if num_asked + num_revived + watermark_blocks > self._allocator.num_free:
             return False
         table = seq.block_table
         for block_id in prefix:
-            self._share(block_id)
+            self._allocator.share(block_id)
         table.block_ids = prefix + self._allocate(num_held - len(prefix))
         table.num_published = len(prefix)
         table.num_tokens = num_filled
         self._count_table(table, +1)
+        self._count_over_reserved()
         return True
 
     def grow(self, seq: Sequence, num_tokens: int) -> bool:
@@ -107,28 +107,25 @@ class PagedKVManager:
         """See KVManager."""
         self._count_table(seq.block_table, -1)
         self._retired.add(seq)
-        for block_id in seq.block_table.block_ids:
-            self._num_retired_holders[block_id] += 1
-            self._num_dead_blocks += self._is_dead(block_id)
+        self._count_over_reserved()
 
     def release(self, seq: Sequence) -> None:
         """See KVManager."""
         table = seq.block_table
-        if self._retired:
-            self._recount_dead(seq)
         if seq in self._retired:
             self._retired.remove(seq)
         else:
             self._count_table(table, -1)
         self._allocator.free(table.block_ids, keep=self._trie if self._trie is not None else ())
         seq.block_table = BlockTable(self._block_size)
+        self._count_over_reserved()
 
     def usage(self) -> KVUsage:
         """See KVManager."""
         block_size = self._block_size
         num_free = self._allocator.num_free
         cached = self._allocator.num_cached * block_size
-        over_reserved = self._num_dead_blocks * block_size
+        over_reserved = self._num_over_reserved_blocks * block_size
         reserved = self._num_reserved_blocks * block_size
         held = (self._num_blocks - num_free) * block_size
         return KVUsage(
@@ -189,24 +186,13 @@ class PagedKVManager:
                 self._trie.remove(block_id)
         return block_ids
 
-    def _share(self, block_id: int) -> None:
-        if self._retired and not self._allocator.is_cached(block_id):
-            self._num_dead_blocks -= self._is_dead(block_id)
-        self._allocator.share(block_id)
-
     def _count_table(self, table: BlockTable, sign: int) -> None:
         num_filled_blocks = self._num_blocks_for(table.num_tokens)
         self._num_empty_slots += sign * table.num_empty_slots
         self._num_reserved_blocks += sign * (len(table.block_ids) - num_filled_blocks)
 
-    def _is_dead(self, block_id: int) -> bool:
-        return self._num_retired_holders[block_id] == self._allocator.ref_counts[block_id]
-
-    def _recount_dead(self, seq: Sequence) -> None:
-        """Count the blocks held by retired sequences alone as they are once `seq` lets go."""
-        was_retired = seq in self._retired
-        for block_id in seq.block_table.block_ids:
-            self._num_dead_blocks -= self._is_dead(block_id)
-            num_holders = self._allocator.ref_counts[block_id] - 1
-            self._num_retired_holders[block_id] -= was_retired
-            self._num_dead_blocks += 0 < self._num_retired_holders[block_id] == num_holders
+    def _count_over_reserved(self) -> None:
+        holders = Counter(b for seq in self._retired for b in seq.block_table.block_ids)
+        self._num_over_reserved_blocks = sum(
+            count == self._allocator.ref_counts[block_id] for block_id, count in holders.items()
+        )

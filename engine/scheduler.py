@@ -42,17 +42,17 @@ class Step:
     decode_context_tokens: int = 0
     prefills: list[tuple[int, int]] = field(default_factory=list)
 
-    def add(self, seq: Sequence, start: int, num_tokens: int) -> None:
-        """Take a chunk into the batch."""
+    def add(self, seq: Sequence, start: int, num_tokens: int) -> bool:
+        """Take a chunk into the batch; returns whether it samples."""
         stop = start + num_tokens
         samples = stop == seq.num_tokens + seq.num_placeholders
         self.chunks.append(Chunk(seq, start, num_tokens, samples))
-        seq.num_placeholders += samples
         if num_tokens == 1 and start >= seq.num_prompt_tokens:
             self.num_decodes += 1
             self.decode_context_tokens += stop
         else:
             self.prefills.append((num_tokens, start))
+        return samples
 
     def drop_ended(self) -> None:
         """Leave out sequences that ended after the step was scheduled; its shape stays."""

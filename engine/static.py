@@ -53,7 +53,7 @@ class StaticScheduler(Scheduler):
         if not self.kv.grow(seq, num_tokens):
             raise AssertionError("a row outgrew what its batch reserved")
         self.kv.publish(seq, seq.num_computed_tokens)
-        step.add(seq, start, num_tokens)
+        seq.num_placeholders += step.add(seq, start, num_tokens)
 
     def finish(self, seq: Sequence) -> None:
         """Keep the memory of a row that has ended until its batch has."""

@@ -1,7 +1,6 @@
 """Turns the parts of a scenario into the things they describe."""
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 import workloads as w
 from engine.config import EngineConfig
@@ -13,9 +12,7 @@ from sim.latency.linear import LinearLatency
 from sim.latency.model import LatencyModel
 from sim.latency.roofline import RooflineLatency
 from sim.scenario import (
-    ArrivalsSpec,
     ConstantSpec,
-    LengthSpec,
     LinearSpec,
     RooflineSpec,
     Scenario,
@@ -25,55 +22,32 @@ from sim.scenario import (
 def build_workload(scenario: Scenario) -> w.Workload:
     """The requests of a scenario: the same for each of its systems.
 
-    Raises WorkloadError for a trace that cannot be read and for impossible distributions.
+    Raises WorkloadError for a file that cannot be read.
     """
     spec = scenario.workload
     max_model_len = scenario.engine.max_model_len
     if spec.trace is not None:
         return w.workload_from_trace(
-            w.read_azure_csv(Path(spec.trace)),
+            w.read_azure_csv(spec.trace),
             max_new_tokens=spec.max_new_tokens,
             max_model_len=max_model_len,
             limit=spec.requests,
         )
     assert spec.requests and spec.arrivals and spec.prompts and spec.outputs  # by the schema
-    shared = spec.prompts.shared
     return w.synthetic(
         num_requests=spec.requests,
         seed=scenario.seed,
-        arrivals=_arrivals(spec.arrivals),
-        unique=_lengths(spec.prompts.unique),
-        outputs=_lengths(spec.outputs),
-        shared=w.SharedPrefix(shared.groups, _lengths(shared.tokens)) if shared else None,
+        arrivals=spec.arrivals.build(),
+        unique=spec.prompts.unique.build(),
+        outputs=spec.outputs.build(),
+        shared=spec.prompts.shared.build() if spec.prompts.shared else None,
         max_new_tokens=spec.max_new_tokens,
         max_model_len=max_model_len,
     )
 
 
-def _arrivals(spec: ArrivalsSpec) -> w.Arrivals | w.ClosedLoop:
-    if spec.constant:
-        return w.ConstantRate(spec.constant.rate)
-    if spec.poisson:
-        return w.Poisson(spec.poisson.rate)
-    if spec.gamma:
-        return w.Gamma(spec.gamma.rate, spec.gamma.cv)
-    assert spec.closed_loop
-    return w.ClosedLoop(spec.closed_loop.concurrency, spec.closed_loop.think_time_s)
-
-
-def _lengths(spec: LengthSpec) -> w.Lengths:
-    if spec.fixed:
-        return w.Fixed(spec.fixed)
-    if spec.uniform:
-        return w.Uniform(spec.uniform.low, spec.uniform.high)
-    if spec.lognormal:
-        return w.LogNormal(**dict(spec.lognormal))
-    assert spec.empirical
-    return w.empirical_from_file(Path(spec.empirical.file))
-
-
 def build_latency(scenario: Scenario) -> LatencyModel:
-    """The step-latency model. Raises UserError for a name that is in no catalogue."""
+    """The step-latency model."""
     spec = scenario.latency
     if isinstance(spec, ConstantSpec):
         return LinearLatency(step_s=spec.step_time_s)
@@ -81,9 +55,9 @@ def build_latency(scenario: Scenario) -> LatencyModel:
         return LinearLatency(**spec.model_dump(exclude={"kind"}))
     assert isinstance(spec, RooflineSpec)
     return RooflineLatency(
-        catalogue.model(spec.model or scenario.model),
+        catalogue.model(scenario.model),
         catalogue.hardware(scenario.hardware),
-        **spec.model_dump(exclude={"kind", "model"}),
+        **spec.model_dump(exclude={"kind"}),
     )
 
 

@@ -43,11 +43,12 @@ def demo_lines(
 
     yield "step  blocks in use  blocks shared  tokens produced  running prompts"
     while engine.has_work:
+        engine.close_batch()  # nobody else will come
         step = engine.schedule()
         num_used = num_blocks - engine.kv.num_free_blocks
         num_shared = engine.kv.num_shared_blocks
         running = " ".join(str(seq.request.request_id) for seq in engine.scheduler.running)
-        outputs = engine.commit(step, engine.runner.run(step))
+        outputs = engine.commit(step, engine.run(step))
         for output in outputs:
             texts[int(output.request_id)] += output.text
         yield f"{step.index:4}  {num_used:13}  {num_shared:13}  {len(outputs):15}  {running}"

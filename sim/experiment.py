@@ -22,11 +22,6 @@ class Job:
     labels: dict[str, Any]  # swept key path -> value
     scenario: Scenario  # of this point and seed
 
-    @property
-    def keys(self) -> dict[str, Any]:
-        """What tells this run from the others, as columns of the result tables."""
-        return {"system": self.system, **self.labels, "seed": self.scenario.seed}
-
 
 @dataclass(frozen=True)
 class Result:
@@ -38,10 +33,11 @@ class Result:
 
 def plan_jobs(scenario: Scenario) -> list[Job]:
     """All runs of a scenario, in the order of its tables."""
+    swept = points(scenario)
     return [
         Job(system, labels, point.model_copy(update={"seed": scenario.seed + replication}))
         for system in scenario.systems
-        for labels, point in points(scenario)
+        for labels, point in swept
         for replication in range(scenario.replications)
     ]
 
@@ -78,6 +74,6 @@ def _run(job: Job, on_progress: Callable[[float], None]) -> Result:
     with threadpool_limits(1):
         records = simulate(job.scenario, job.system, on_progress)
     if not records.requests["finished_ns"].notna().any():
-        reason = records.notes[0] if records.notes else "there are none"
+        reason = records.refusals[0] if records.refusals else "there are none"
         raise UserError(f"system {job.system!r} serves none of the requests; {reason}")
     return Result(job, records)

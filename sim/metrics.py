@@ -73,7 +73,7 @@ def _distribution(
     if counts is None:
         counts = np.ones(len(values_ns), dtype=np.int64)
     total = int(counts.sum())
-    mean_ns = _ratio(float(values_ns @ counts), total)
+    mean_ns = _ratio(float(values_ns.astype(np.float64) @ counts), total)
     row: Row = {f"{name}_mean_s": None if mean_ns is None else mean_ns / 1e9}
     for percent in PERCENTILES:
         row[f"{name}_p{percent}_s"] = (

@@ -32,7 +32,6 @@ _SECONDS = FuncFormatter(lambda s, _: f"{s:g} s" if s >= 1 else f"{s * 1000:g} m
 
 def draw_figures(folder: Path, summary: pd.DataFrame, results: list[Result]) -> None:
     """PNG files for a run: against what was swept if that is one number, and over time."""
-    folder.mkdir()
     key = _swept_number(summary, results)
     if key:
         _save(_throughput(summary, key), folder / "throughput.png")
@@ -106,7 +105,7 @@ def _draw_lines(
 ) -> None:
     """Mean over the seeds against the key, one line a system, with 95 % confidence intervals."""
     for number, (system, rows) in enumerate(summary.groupby("system", sort=False)):
-        groups = rows.groupby(key)[metric]
+        groups = rows.groupby(key, dropna=False)[metric]
         half_widths = groups.apply(lambda values: half_width_95(values.to_numpy()) or 0.0)
         axes.errorbar(
             groups.mean().index,

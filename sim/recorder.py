@@ -14,6 +14,8 @@ from engine.scheduler import Step
 from sim.ledger import LedgerIntegral
 from sim.records import Records
 
+_MOST_REFUSALS = 3
+Queues = tuple[int, int]  # sequences running and waiting
 NEVER = -1  # a time that has not come
 _STEP_COLUMNS = (
     *("start_ns", "duration_ns", "decodes", "prefill_tokens", "running", "waiting", "preempted"),
@@ -39,11 +41,11 @@ class Recorder:
         self._last_token_ns = array("q", [NEVER]) * num_requests
         self._steps = {name: array("q") for name in _STEP_COLUMNS}
         self._itl_ns: Counter[int] = Counter()
-        self._ledger = LedgerIntegral(usage)
+        self._ledger = LedgerIntegral()
         self._covered_ns = 0  # the rows of steps describe the time up to here
-        self._queues = (0, 0)
-        self._num_slots = sum(usage)
-        self._notes: list[str] = []
+        self._idle: tuple[KVUsage, Queues] = (usage, (0, 0))  # the state between two steps
+        self._refusals: list[str] = []  # the first few reasons
+        self._num_refused = 0
 
     def arrived(self, request_id: RequestId, now_ns: int) -> None:
         """A client has sent a request."""
@@ -52,7 +54,9 @@ class Recorder:
     def refused(self, request_id: RequestId, reason: str) -> None:
         """The engine has refused a request."""
         self._finish_reasons[_number(request_id)] = "refused"
-        self._notes.append(f"refused: {reason}")
+        self._num_refused += 1
+        if self._num_refused <= _MOST_REFUSALS:
+            self._refusals.append(f"refused: {reason}")
         self._on_finished(1)
 
     def scheduled(self, step: Step, now_ns: int) -> None:
@@ -66,36 +70,27 @@ class Recorder:
         for seq in step.preempted:
             self._counts["preemptions"][_number(seq.request.request_id)] += 1
 
-    def started(
-        self, step: Step, now_ns: int, duration_ns: int, usage: KVUsage, queues: tuple[int, int]
-    ) -> None:
-        """A step begins; `usage` is the ledger while it runs, `queues` are (running, waiting)."""
-        if now_ns > self._covered_ns:
-            self._add_idle_spell(now_ns)
-        self._ledger.change(now_ns, usage)
-        self._covered_ns = now_ns + duration_ns
+    def ran(self, step: Step, start_ns: int, end_ns: int, usage: KVUsage, queues: Queues) -> None:
+        """A step has been computed; `usage` is the ledger meanwhile, `queues` as it began."""
+        if start_ns > self._covered_ns:
+            idle_usage, idle_queues = self._idle
+            self._add_row(self._covered_ns, start_ns, (0, 0, *idle_queues, 0), idle_usage)
         num_prefill_tokens = step.num_tokens - step.num_decodes
         counts = (step.num_decodes, num_prefill_tokens, *queues, len(step.preempted))
-        self._add_row(now_ns, duration_ns, counts, usage)
+        self._add_row(start_ns, end_ns, counts, usage)
 
-    def _add_idle_spell(self, until_ns: int) -> None:
-        start_ns = self._covered_ns
-        counts = (0, 0, *self._queues, 0)
-        self._add_row(start_ns, until_ns - start_ns, counts, self._ledger.usage)
-
-    def _add_row(
-        self, start_ns: int, duration_ns: int, counts: tuple[int, ...], usage: KVUsage
-    ) -> None:
-        row = (start_ns, duration_ns, *counts, *usage)
+    def _add_row(self, start_ns: int, end_ns: int, counts: tuple[int, ...], usage: KVUsage) -> None:
+        self._ledger.add(usage, end_ns - start_ns)
+        self._covered_ns = end_ns
+        row = (start_ns, end_ns - start_ns, *counts, *usage)
         for column, value in zip(self._steps.values(), row, strict=True):
             column.append(value)
 
     def committed(
-        self, outputs: list[TokenOutput], now_ns: int, usage: KVUsage, queues: tuple[int, int]
+        self, outputs: list[TokenOutput], now_ns: int, usage: KVUsage, queues: Queues
     ) -> None:
-        """A step has ended with these outputs; `usage` and `queues` hold from now on."""
-        self._ledger.change(now_ns, usage)
-        self._queues = queues
+        """A step's outputs are taken; `usage` and `queues` hold until the next step begins."""
+        self._idle = (usage, queues)
         last_token_ns = self._last_token_ns
         num_tokens = self._counts["output_tokens"]
         for request_id, _, _, finished, finish_reason in outputs:
@@ -125,9 +120,13 @@ class Recorder:
             steps=_frame(self._steps).rename_axis("step"),
             itl_ns=self._itl_ns,
             slot_ns=self._ledger.slot_ns,
-            num_slots=self._num_slots,
-            notes=(*notes, *_shortened(self._notes)),
+            notes=notes,
+            refusals=(*self._refusals, *self._other_refusals()),
         )
+
+    def _other_refusals(self) -> list[str]:
+        num_others = self._num_refused - len(self._refusals)
+        return [f"and {num_others} more refused"] if num_others else []
 
 
 def _frame(columns: dict[str, "array[int]"]) -> pd.DataFrame:
@@ -137,8 +136,3 @@ def _frame(columns: dict[str, "array[int]"]) -> pd.DataFrame:
 def _number(request_id: RequestId) -> int:
     assert isinstance(request_id, int)
     return request_id
-
-
-def _shortened(notes: list[str], most: int = 3) -> list[str]:
-    rest = len(notes) - most
-    return notes[:most] + ([f"and {rest} more refused"] if rest > 0 else [])

@@ -20,14 +20,15 @@ class Records:
         begins), preempted, then the slots of each ledger class meanwhile. A spell in which the
         engine idles is a row without tokens, so the rows cover all time without a gap.
     itl_ns: gaps between consecutive output tokens of a request -> how often.
-    slot_ns: each ledger class integrated over time, in slots x ns; they add up to num_slots x the
+    slot_ns: each ledger class integrated over time, in slots x ns; they add up to the pool x the
         span. Idle time counts.
-    notes: what was changed or refused, in words.
+    notes: what was changed while the workload was made. refusals: why the engine refused requests,
+        the first few and a count of the others.
     """
 
     requests: pd.DataFrame
     steps: pd.DataFrame
     itl_ns: Counter[int]
     slot_ns: KVUsage
-    num_slots: int
     notes: tuple[str, ...] = ()
+    refusals: tuple[str, ...] = ()

@@ -1,6 +1,7 @@
 """One engine under the simulated clock: a SimPy process that steps it."""
 
 from collections.abc import Generator
+from typing import NamedTuple
 
 import simpy
 
@@ -13,10 +14,20 @@ from sim.recorder import Recorder
 Process = Generator[simpy.Event, object, None]
 
 
+class _StepInFlight(NamedTuple):
+    step: Step
+    start_ns: int
+    queues: tuple[int, int]
+    token_ids: list[int]
+    end: simpy.Event
+
+
 class Replica:
     """Runs an engine's steps, each as long as the latency model says.
 
-    A request that comes at the very instant at which a step ends takes part in the next one.
+    A request that comes at the very instant at which a step ends takes part in the next one that
+    is scheduled. With asynchronous scheduling that is one step later: the step that starts now was
+    scheduled when the one before it started.
     """
 
     def __init__(
@@ -59,26 +70,36 @@ class Replica:
         return self._answered.setdefault(request_id, self._env.event())
 
     def _run(self) -> Process:
+        is_async = self._engine.config.async_scheduling
+        in_flight: _StepInFlight | None = None
         while True:
+            if in_flight and not is_async:
+                yield from self._end(in_flight)
+                in_flight = None
             step = self._engine.schedule()
             self._recorder.scheduled(step, self._now_ns)
-            if step.chunks:
-                yield from self._execute(step)
-            elif not step.preempted:  # else the last one running made room for itself
+            if in_flight:
+                yield from self._end(in_flight)
+            elif not step.chunks:
                 yield self._company()
+            in_flight = self._start(step) if step.chunks else None
 
-    def _execute(self, step: Step) -> Process:
-        env, engine, recorder = self._env, self._engine, self._recorder
-        duration_ns = self._latency.step_time_ns(step)
-        recorder.started(step, self._now_ns, duration_ns, engine.kv.usage(), self._queues)
-        token_ids = engine.runner.run(step)
-        yield env.timeout(duration_ns)
-        outputs = engine.commit(step, token_ids)
-        recorder.committed(outputs, self._now_ns, engine.kv.usage(), self._queues)
+    def _start(self, step: Step) -> _StepInFlight:
+        end = self._env.timeout(self._latency.step_time_ns(step))
+        return _StepInFlight(step, self._now_ns, self._queues, self._engine.run(step), end)
+
+    def _end(self, in_flight: _StepInFlight) -> Process:
+        """Wait for the end of a step and take its tokens."""
+        step, start_ns, queues, token_ids, end = in_flight
+        yield end
+        kv, now_ns = self._engine.kv, self._now_ns
+        self._recorder.ran(step, start_ns, now_ns, kv.usage(), queues)
+        outputs = self._engine.commit(step, token_ids)
+        self._recorder.committed(outputs, now_ns, kv.usage(), self._queues)
         for output in outputs:
             if output.finished:
                 self._finish(output.request_id)
-        yield env.timeout(0)  # whoever sends at this instant comes before the next step
+        yield self._env.timeout(0)  # whoever sends at this instant comes before the next step
 
     def _finish(self, request_id: RequestId) -> None:
         del self._arrival_ns[request_id]

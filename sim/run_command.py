@@ -9,10 +9,19 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from sim.experiment import Result, plan_jobs, run_jobs
-from sim.run_folder import folder_for, read_notes, read_summary, write_run
+from sim.run_folder import (
+    folder_for,
+    is_finished,
+    new_folder,
+    read_notes,
+    read_summary,
+    write_run,
+)
 from sim.scenario import RooflineSpec, Scenario
 from sim.scenario_file import load_scenario
 from sim.tables import summary_tables
+
+_PIPED_WIDTH = 200  # no terminal, no need to cut
 
 
 def run_scenario(
@@ -24,12 +33,10 @@ def run_scenario(
     """
     scenario = load_scenario(path, overrides)
     folder = folder_for(scenario, out)
-    is_new = not folder.exists()
+    is_new = not is_finished(folder)
     if is_new:
-        results = _run(scenario, quiet)
-        from sim.plots import draw_figures  # matplotlib, which is slow to import
-
-        write_run(folder, scenario, results, draw_figures)
+        with new_folder(folder) as partial:
+            write_run(partial, scenario, _run(scenario, quiet))
     _print_summary(read_summary(folder), list(scenario.sweep), output_format)
     if not quiet:
         for line in [*_assumptions(scenario), *read_notes(folder)]:
@@ -63,8 +70,9 @@ def _print_summary(summary: pd.DataFrame, label_keys: list[str], output_format: 
             json.dumps(json.loads(summary.to_json(orient="records", double_precision=15)), indent=1)
         )
     else:
+        console = Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH)
         for table in summary_tables(summary, label_keys):
-            Console().print(table, "")
+            console.print(table, "")
 
 
 def _assumptions(scenario: Scenario) -> list[str]:
@@ -79,7 +87,7 @@ def _assumptions(scenario: Scenario) -> list[str]:
         return [f"{runs}; step times: {spec.kind}"]
     return [
         f"{runs}",
-        f"step times: roofline of {spec.model or scenario.model} on {scenario.hardware}, assuming "
+        f"step times: roofline of {scenario.model} on {scenario.hardware}, assuming "
         f"{spec.flop_efficiency:.0%} of its FLOP/s, {spec.bandwidth_efficiency:.0%} of its "
         f"bandwidth and {spec.overhead_s * 1000:g} ms a step besides; not checked on hardware",
     ]

@@ -5,11 +5,13 @@ import json
 import os
 import platform
 import shutil
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -18,8 +20,6 @@ from sim.experiment import Result
 from sim.metrics import summarise
 from sim.scenario import Scenario
 from sim.scenario_file import dump_scenario, map_paths
-
-Draw = Callable[[Path, pd.DataFrame, list[Result]], None]  # figures into a folder
 
 _PACKAGES = ("engine", "workloads", "sim")
 
@@ -34,16 +34,17 @@ def folder_for(scenario: Scenario, out: Path) -> Path:
     return out / f"{scenario.name}-{hashlib.sha256(decisive.encode()).hexdigest()[:10]}"
 
 
-def write_run(folder: Path, scenario: Scenario, results: list[Result], draw: Draw) -> None:
-    """Write everything into a folder of another name, then give it its own in one move.
+@contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """A folder to write into, that becomes `folder` at the end if all went well.
 
-    Raises UserError when the place cannot be written to.
+    Made at once, so that a place that cannot be written to is found before the work is done, and
+    taken away again whatever happens. Raises UserError for such a place.
     """
     partial = folder.with_name(f".{folder.name}.partial-{os.getpid()}")
     try:
         partial.mkdir(parents=True)
-        _write_tables(partial, scenario, results)
-        draw(partial / "figures", read_summary(partial), results)
+        yield partial
         if not folder.exists():  # else the same run was finished by another process meanwhile
             partial.rename(folder)
     except OSError as error:
@@ -52,9 +53,40 @@ def write_run(folder: Path, scenario: Scenario, results: list[Result], draw: Dra
         shutil.rmtree(partial, ignore_errors=True)
 
 
+def write_run(folder: Path, scenario: Scenario, results: list[Result]) -> None:
+    """Write the tables and figures of a run into an empty folder."""
+    from sim.plots import draw_figures  # matplotlib, slow to import, and not to find a run again
+
+    (folder / "scenario.yaml").write_text(dump_scenario(scenario), "utf-8")
+    about = {
+        "versions": _versions(),
+        "code": _code_digest(),
+        "seeds": sorted({result.job.scenario.seed for result in results}),
+        "notes": _notes(results),
+    }
+    (folder / "run.json").write_text(json.dumps(about, indent=1) + "\n", "utf-8")
+    rows = [{**_keys(result), **summarise(result.records)} for result in results]
+    pd.DataFrame(rows).to_csv(folder / "summary.csv", index=False)
+    for name in ("requests", "steps"):
+        _write_records(folder / f"{name}.csv", name, results)
+    (folder / "figures").mkdir()
+    draw_figures(folder / "figures", read_summary(folder), results)
+
+
+def is_finished(folder: Path) -> bool:
+    """Whether the results of a run are here. Raises UserError for a folder that is no run."""
+    if not folder.exists():
+        return False
+    if not (folder / "summary.csv").is_file():
+        raise UserError(f"{folder}: has no summary.csv; remove it to run the scenario again")
+    return True
+
+
 def read_summary(folder: Path) -> pd.DataFrame:
     """The summary table of a run: one row per system, point of the sweep and seed."""
-    return pd.read_csv(folder / "summary.csv")
+    path = folder / "summary.csv"
+    # A system or a swept value may be called "null" or "NA"; only an empty cell is no value.
+    return pd.read_csv(path, keep_default_na=False, na_values=[""], dtype={"system": str})
 
 
 def read_notes(folder: Path) -> list[str]:
@@ -63,24 +95,28 @@ def read_notes(folder: Path) -> list[str]:
     return notes
 
 
-def _write_tables(folder: Path, scenario: Scenario, results: list[Result]) -> None:
-    (folder / "scenario.yaml").write_text(dump_scenario(scenario), "utf-8")
-    about = {
-        "versions": _versions(),
-        "seeds": sorted({result.job.scenario.seed for result in results}),
-        "notes": list(dict.fromkeys(note for r in results for note in r.records.notes)),
+def _notes(results: list[Result]) -> list[str]:
+    notes = [note for result in results for note in result.records.notes]
+    refusals = [
+        f"{result.job.system}: {text}" for result in results for text in result.records.refusals
+    ]
+    return list(dict.fromkeys(notes + refusals))
+
+
+def _keys(result: Result) -> dict[str, Any]:
+    """What tells a run from the others, as columns; a swept mapping or null is written as JSON."""
+    job = result.job
+    labels = {
+        key: value if isinstance(value, str | int | float) else json.dumps(value)
+        for key, value in job.labels.items()
     }
-    (folder / "run.json").write_text(json.dumps(about, indent=1) + "\n", "utf-8")
-    rows = [{**result.job.keys, **summarise(result.records)} for result in results]
-    pd.DataFrame(rows).to_csv(folder / "summary.csv", index=False)
-    for name in ("requests", "steps"):
-        _write_records(folder / f"{name}.csv", name, results)
+    return {"system": job.system, **labels, "seed": job.scenario.seed}
 
 
 def _write_records(path: Path, name: str, results: list[Result]) -> None:
     for result in results:
         rows: pd.DataFrame = getattr(result.records, name).reset_index()
-        for place, (key, value) in enumerate(result.job.keys.items()):
+        for place, (key, value) in enumerate(_keys(result).items()):
             rows.insert(place, key, value)
         is_first = result is results[0]
         rows.to_csv(path, index=False, header=is_first, mode="w" if is_first else "a")

@@ -10,12 +10,17 @@ from pydantic import (
     ConfigDict,
     Field,
     TypeAdapter,
+    field_validator,
     model_validator,
 )
 from pydantic.dataclasses import dataclass
 
+import workloads as w
 from engine.config import EngineConfig
 from engine.transformer import TransformerConfig
+from sim import catalogue
+
+_LONGEST_S = 1e9  # 32 years; int64 nanoseconds end at 292
 
 _STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -43,26 +48,51 @@ class OneOf(Spec):
         return next(v for _, v in self if v is not None)
 
 
-class UniformSpec(Spec):
+class Checked(Spec):
+    """A mapping that describes an object of `workloads`, which checks the values itself."""
+
+    @model_validator(mode="after")
+    def _can_be_built(self) -> Self:
+        self.build()
+        return self
+
+    def build(self) -> Any:
+        """The object. Raises WorkloadError for values that it cannot have."""
+        raise NotImplementedError
+
+
+class UniformSpec(Checked):
     """Whole numbers from low to high, both included."""
 
-    low: int = Field(ge=1)
-    high: int = Field(ge=1)
+    low: int
+    high: int
+
+    def build(self) -> w.Uniform:
+        """See Checked."""
+        return w.Uniform(self.low, self.high)
 
 
-class LogNormalSpec(Spec):
+class LogNormalSpec(Checked):
     """mean: of the continuous distribution; sigma: of its logarithm; then rounded and clipped."""
 
-    mean: float = Field(gt=0)
-    sigma: float = Field(ge=0)
-    min: int = Field(1, ge=1)
-    max: int | None = Field(None, ge=1)
+    mean: float
+    sigma: float
+    min: int = 1
+    max: int | None = None
+
+    def build(self) -> w.LogNormal:
+        """See Checked."""
+        return w.LogNormal(self.mean, self.sigma, self.min, self.max)
 
 
 class EmpiricalSpec(Spec):
     """Lengths drawn from those in a file, one a line."""
 
     file: str
+
+    def build(self) -> w.Empirical:
+        """The distribution; only now is the file read."""
+        return w.empirical_from_file(self.file)
 
 
 class LengthSpec(OneOf):
@@ -73,6 +103,10 @@ class LengthSpec(OneOf):
     lognormal: LogNormalSpec | None = None
     empirical: EmpiricalSpec | None = None
 
+    def build(self) -> w.Lengths:
+        """The distribution."""
+        return w.Fixed(self.fixed) if self.fixed else self.choice.build()
+
 
 def _fixed(value: Any) -> Any:
     return {"fixed": value} if isinstance(value, int) else value
@@ -81,33 +115,60 @@ def _fixed(value: Any) -> Any:
 Lengths = Annotated[LengthSpec, BeforeValidator(_fixed)]
 
 
-class RateSpec(Spec):
+class ConstantRateSpec(Checked):
+    """rate: requests per second, equally spaced."""
+
+    rate: float = Field(gt=0)
+
+    def build(self) -> w.ConstantRate:
+        """See Checked."""
+        return w.ConstantRate(self.rate)
+
+
+class PoissonSpec(Checked):
     """rate: requests per second."""
 
     rate: float = Field(gt=0)
 
+    def build(self) -> w.Poisson:
+        """See Checked."""
+        return w.Poisson(self.rate)
 
-class GammaSpec(Spec):
+
+class GammaSpec(Checked):
     """rate: requests per second; cv: coefficient of variation of the gaps (1 is Poisson)."""
 
     rate: float = Field(gt=0)
-    cv: float = Field(gt=0)
+    cv: float
+
+    def build(self) -> w.Gamma:
+        """See Checked."""
+        return w.Gamma(self.rate, self.cv)
 
 
-class ClosedLoopSpec(Spec):
+class ClosedLoopSpec(Checked):
     """concurrency users, each sending its next request think_time_s after an answer."""
 
-    concurrency: int = Field(ge=1)
-    think_time_s: float = Field(0.0, ge=0)
+    concurrency: int
+    think_time_s: float = Field(0.0, le=_LONGEST_S)
+
+    def build(self) -> w.ClosedLoop:
+        """See Checked."""
+        return w.ClosedLoop(self.concurrency, self.think_time_s)
 
 
 class ArrivalsSpec(OneOf):
     """When requests come."""
 
-    constant: RateSpec | None = None
-    poisson: RateSpec | None = None
+    constant: ConstantRateSpec | None = None
+    poisson: PoissonSpec | None = None
     gamma: GammaSpec | None = None
     closed_loop: ClosedLoopSpec | None = None
+
+    def build(self) -> w.Arrivals | w.ClosedLoop:
+        """The arrival process, or the users of a closed loop."""
+        arrivals: w.Arrivals | w.ClosedLoop = self.choice.build()
+        return arrivals
 
 
 class SharedSpec(Spec):
@@ -115,6 +176,10 @@ class SharedSpec(Spec):
 
     groups: int = Field(ge=1)
     tokens: Lengths
+
+    def build(self) -> w.SharedPrefix:
+        """The groups."""
+        return w.SharedPrefix(self.groups, self.tokens.build())
 
 
 class PromptsSpec(Spec):
@@ -152,31 +217,29 @@ class ConstantSpec(Spec):
     """Every step takes step_time_s."""
 
     kind: Literal["constant"]
-    step_time_s: float = Field(gt=0)
+    step_time_s: float = Field(gt=0, le=_LONGEST_S)
 
 
 class LinearSpec(Spec):
     """A fixed cost a step and costs per decode, per token of their context, per prefill token."""
 
     kind: Literal["linear"]
-    step_s: float = Field(gt=0)
-    per_decode_s: float = Field(0.0, ge=0)
-    per_context_token_s: float = Field(0.0, ge=0)
-    per_prefill_token_s: float = Field(0.0, ge=0)
+    step_s: float = Field(gt=0, le=_LONGEST_S)
+    per_decode_s: float = Field(0.0, ge=0, le=1)
+    per_context_token_s: float = Field(0.0, ge=0, le=1)
+    per_prefill_token_s: float = Field(0.0, ge=0, le=1)
 
 
 class RooflineSpec(Spec):
-    """Roofline of a model on the hardware.
+    """Roofline of the model on the hardware.
 
-    model: whose time is charged, where that is not the model that computes. The defaults of the
-    three constants are round assumptions, common to all GPUs, not measurements.
+    The defaults of the three constants are round assumptions, common to all GPUs.
     """
 
     kind: Literal["roofline"]
-    model: str | None = None
     flop_efficiency: float = Field(0.7, gt=0, le=1)
     bandwidth_efficiency: float = Field(0.85, gt=0, le=1)
-    overhead_s: float = Field(0.001, ge=0)
+    overhead_s: float = Field(0.001, ge=0, le=_LONGEST_S)
 
 
 def _kind(value: Any) -> Any:
@@ -202,6 +265,15 @@ class ToyLMSettings(TransformerConfig):
 
 _ENGINE = TypeAdapter(EngineSettings)
 
+# What a sweep may vary: the first part of its key paths.
+_SWEPT = ["engine", "hardware", "latency", "model", "runner", "systems", "toy_lm", "workload"]
+
+
+def _one_of(names: list[str], name: str) -> str:
+    if name not in names:
+        raise ValueError(f"got {name!r}, expected one of {', '.join(names)}")
+    return name
+
 
 def _json(data: Any) -> str:
     # Strict validation takes a mapping for a data class only where it comes as JSON.
@@ -211,12 +283,13 @@ def _json(data: Any) -> str:
 class Scenario(Spec):
     """Everything that decides a result.
 
+    model: whose time is charged; toy_lm: the transformer that computes, with runner toy-lm.
     systems: what is compared, each a name and the engine settings in which it differs.
     sweep: key paths and the values they take; all combinations are run.
     replications: runs of every point, each with a seed of its own (seed, seed + 1, ...).
     """
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)
     seed: int = Field(1, ge=0)
     replications: int = Field(1, ge=1)
     model: str = "toy"
@@ -226,8 +299,36 @@ class Scenario(Spec):
     toy_lm: ToyLMSettings = ToyLMSettings()
     engine: EngineSettings = EngineSettings()
     workload: WorkloadSpec
-    systems: dict[str, dict[str, Any]] = Field({"engine": {}}, min_length=1)
+    systems: dict[str, dict[str, Any]] = Field({"default": {}}, min_length=1)
     sweep: dict[str, Annotated[list[Any], Field(min_length=1)]] = {}
+
+    @field_validator("model")
+    @classmethod
+    def _is_a_model(cls, name: str) -> str:
+        return _one_of(catalogue.names("models"), name)
+
+    @field_validator("hardware")
+    @classmethod
+    def _is_a_gpu(cls, name: str) -> str:
+        return _one_of(catalogue.names("hardware"), name)
+
+    @field_validator("systems")
+    @classmethod
+    def _see_the_same_requests(cls, systems: dict[str, dict[str, Any]]) -> dict[str, Any]:
+        for system, settings in systems.items():
+            if "max_model_len" in settings:
+                raise ValueError(
+                    f"max_model_len only in `engine`, for it shapes the requests that all systems "
+                    f"see; {system!r} has one of its own"
+                )
+        return systems
+
+    @field_validator("sweep")
+    @classmethod
+    def _can_be_swept(cls, sweep: dict[str, Any]) -> dict[str, Any]:
+        for key_path in sweep:
+            _one_of(_SWEPT, key_path.partition(".")[0])
+        return sweep
 
     @classmethod
     def parse(cls, data: Any) -> Self:

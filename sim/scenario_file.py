@@ -46,13 +46,14 @@ def load_scenario(path: Path, overrides: list[str] | None = None) -> Scenario:
     """
     data = _parse(_read(path), str(path))
     if not isinstance(data, dict):
-        raise UserError(f"{path}: expected a mapping of keys, got {type(data).__name__}")
+        raise UserError(f"{path}: got {_short(data)}, expected a mapping of keys")
     data = _anchored(data, path.parent)
     for override in overrides or []:
         _apply(data, override)
-    scenario = _validate(data, str(path))
-    for _, point in points(scenario, str(path)):
-        _check_systems(point, str(path))
+    source = f"{path} (with --set)" if overrides else str(path)
+    scenario = _validate(data, source)
+    for _, point in points(scenario, source):
+        _check_systems(point, source)
     return scenario
 
 
@@ -72,26 +73,28 @@ def points(scenario: Scenario, source: str = "sweep") -> list[tuple[dict[str, An
         labels = dict(zip(scenario.sweep, values, strict=True))
         data = scenario.model_dump(exclude={"sweep"})
         for key_path, value in labels.items():
-            set_key(data, key_path, value, f"{source}: sweep.{key_path}")
-        result.append((labels, _validate(data, source)))
+            _set_key(data, key_path.split("."), value, f"{source}: sweep.{key_path}")
+        at = ", ".join(f"{key_path}={value!r}" for key_path, value in labels.items())
+        result.append((labels, _validate(data, f"{source}: sweep at {at}" if at else source)))
     return result
 
 
-def set_key(data: dict[str, Any], key_path: str, value: Any, where: str) -> None:
-    """Set the value at a path such as "engine.block_size". Raises UserError, starting `where`."""
-    *parents, last = key_path.split(".")
+def _set_key(data: dict[str, Any], keys: list[str], value: Any, where: str) -> None:
+    """Set the value at the end of a path of keys. Raises UserError, starting with `where`."""
     node: Any = data
-    for key in parents:
+    for key in keys[:-1]:
         child = node.get(key)
-        if isinstance(child, str):  # a bare word names a kind, as in `latency: roofline`
+        if key == "latency" and isinstance(child, str):  # a bare word names the kind
             child = {"kind": child}
         if child is None:
             child = {}
         if not isinstance(child, dict):
-            raise UserError(f"{where}: {key} is {child!r}, not a mapping with keys of its own")
+            raise UserError(
+                f"{where}: {key} is {_short(child)}, not a mapping with keys of its own"
+            )
         node[key] = child
         node = child
-    node[last] = value
+    node[keys[-1]] = value
 
 
 def _read(path: Path) -> str:
@@ -115,32 +118,55 @@ def _parse(text: str, where: str) -> Any:
 
 
 def _apply(data: dict[str, Any], override: str) -> None:
+    """Set a key from the command line, where it wins over the sweep and over no system."""
+    where = f"--set {override}"
     key_path, equals, text = override.partition("=")
     if not equals or not all(key_path.split(".")):
-        raise UserError(f"--set {override}: expected key.path=value")
-    value = _parse(text, f"--set {override}")
-    last = key_path.split(".")[-1]
-    value = _anchored({last: value}, Path.cwd())[last]
-    set_key(data, key_path, value, f"--set {override}")
+        raise UserError(f"{where}: expected key.path=value")
+    first, _, rest = key_path.partition(".")
+    keys = ["sweep", rest] if first == "sweep" and rest else key_path.split(".")
+    value = _anchored({key_path: _parse(text, where)}, Path.cwd())[key_path]
+    _set_key(data, keys, value, where)
+    if isinstance(data.get("sweep"), dict):
+        data["sweep"].pop(key_path, None)
+    if first == "engine" and _all_override(data.get("systems"), rest):
+        raise UserError(f"{where}: every system sets {rest}; use --set systems.NAME.{rest}=...")
+
+
+def _all_override(systems: Any, key: str) -> bool:
+    return bool(
+        isinstance(systems, dict)
+        and systems
+        and all(isinstance(settings, dict) and key in settings for settings in systems.values())
+    )
 
 
 def map_paths(node: Any, change: Callable[[str], str]) -> Any:
-    """A copy of a scenario's data in which the path of every file is changed."""
+    """A copy of a scenario's data in which the path of every file is changed, swept ones too."""
     if isinstance(node, list):
         return [map_paths(child, change) for child in node]
     if not isinstance(node, dict):
         return node
     return {
-        key: change(child)
-        if key in _PATH_KEYS and isinstance(child, str)
+        key: _map_path(child, change)
+        if str(key).rpartition(".")[2] in _PATH_KEYS
         else map_paths(child, change)
         for key, child in node.items()
     }
 
 
-def _anchored(node: Any, folder: Path) -> Any:
+def _map_path(value: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(value, list):
+        return [_map_path(child, change) for child in value]
+    return change(value) if isinstance(value, str) else value
+
+
+def _anchored(data: Any, folder: Path) -> Any:
     """Paths made independent of the folder in which the scenario is used later."""
-    return map_paths(node, lambda path: str(folder.absolute() / Path(path).expanduser()))
+    try:
+        return map_paths(data, lambda path: str(folder.absolute() / Path(path).expanduser()))
+    except RecursionError:
+        raise UserError("the YAML contains itself through an anchor") from None
 
 
 def _validate(data: dict[str, Any], source: str) -> Scenario:
@@ -172,8 +198,12 @@ def _explain(detail: Any, prefix: tuple[str, ...]) -> str:
         return f"{path}: missing"
     if detail["type"] == "value_error":  # raised by our own checks
         text = str(detail["ctx"]["error"])
-        # A setting names itself: "num_blocks: got 0, expected >= 1".
-        return f"{path}.{text}" if ": got " in text else f"{path}: expected {text}"
+        if ": got " in text:  # a setting names itself: "num_blocks: got 0, expected >= 1"
+            return f"{path}.{text}"
+        return f"{path}: {text}" if text.startswith("got ") else f"{path}: expected {text}"
+    if detail["type"] == "union_tag_invalid":
+        tags = detail["ctx"]["expected_tags"]
+        return f"{path}.kind: got {detail['ctx']['tag']!r}, expected one of {tags}"
     expected = detail["msg"].removeprefix("Input should be ")
     return f"{path}: got {_short(detail['input'])}, expected {expected}"
 

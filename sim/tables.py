@@ -46,7 +46,7 @@ def summary_tables(summary: pd.DataFrame, label_keys: list[str]) -> list[Table]:
     for system, of_system in summary.groupby("system", sort=False):
         table = _table([key.rpartition(".")[2].replace("_", " ") for key in label_keys])
         table.title = str(system)
-        for labels, rows in of_system.groupby(label_keys, sort=False):
+        for labels, rows in of_system.groupby(label_keys, sort=False, dropna=False):
             table.add_row(*map(str, labels), *_cells(rows))
         tables.append(table)
     return tables
@@ -69,10 +69,11 @@ def _cells(rows: pd.DataFrame) -> list[str]:
         values = rows[metric].dropna()
         cell = form(values.mean()) if len(values) else "-"
         half_width = half_width_95(values.to_numpy()) if metric == _WITH_INTERVAL else None
-        cells.append(f"{cell} ± {_rounded_up(half_width)}" if half_width is not None else cell)
+        cells.append(cell if half_width is None else f"{cell} ± {_rounded_up(half_width, cell)}")
     return cells
 
 
-def _rounded_up(half_width: float) -> str:
-    """The half-width of an interval to a whole number, never less than it is."""
-    return str(max(math.ceil(half_width), 1))
+def _rounded_up(half_width: float, cell: str) -> str:
+    """The half-width of an interval with the decimals of the cell, never less than it is."""
+    decimals = len(cell.partition(".")[2])
+    return f"{math.ceil(half_width * 10**decimals) / 10**decimals:.{decimals}f}"

@@ -6,8 +6,6 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from sim.errors import UserError
-
 
 @dataclass(frozen=True, kw_only=True)
 class Hardware:
@@ -80,21 +78,18 @@ class Model:
 
 
 def hardware(name: str) -> Hardware:
-    """A GPU of the catalogue. Raises UserError for an unknown name."""
-    return Hardware(**_entry("hardware", name))
+    """A GPU of the catalogue. Raises KeyError for an unknown name."""
+    return Hardware(**_read("hardware")[name])
 
 
 def model(name: str) -> Model:
-    """A model of the catalogue. Raises UserError for an unknown name."""
-    return Model(**_entry("models", name))
+    """A model of the catalogue. Raises KeyError for an unknown name."""
+    return Model(**_read("models")[name])
 
 
-def _entry(table: str, name: str) -> dict[str, Any]:
-    entries = _read(table)
-    if name not in entries:
-        raise UserError(f"{name!r} is not in the {table} catalogue: {', '.join(sorted(entries))}")
-    entry: dict[str, Any] = entries[name]
-    return entry
+def names(table: str) -> list[str]:
+    """Names in a table of the catalogue, `hardware` or `models`."""
+    return sorted(_read(table))
 
 
 @cache

@@ -38,7 +38,7 @@ def admit(kv: PagedKVManager, seq: Sequence, num_tokens: int | None = None, **ro
         num_tokens = seq.num_tokens - len(prefix) * BLOCK_SIZE
     done = kv.admit(seq, prefix, num_tokens, **room)
     if done:
-        kv.publish(seq)
+        kv.publish(seq, seq.num_computed_tokens)
     return done
 
 
@@ -117,11 +117,11 @@ def test_fit_tokens_must_fit_but_are_not_taken():
     assert kv.num_free_blocks == 3
 
 
-def test_spare_blocks_stay_free():
+def test_watermark_blocks_stay_free():
     kv = manager(4)
     seq = sequence(tokens(8))
-    assert not admit(kv, seq, spare_blocks=3)
-    assert admit(kv, seq, spare_blocks=2)
+    assert not admit(kv, seq, watermark_blocks=3)
+    assert admit(kv, seq, watermark_blocks=2)
 
 
 def test_reserved_tokens_are_taken():
@@ -184,7 +184,7 @@ def test_generated_tokens_are_shared_too():
     admit(kv, seq)
     seq.output_token_ids += [4, 5, 6, 7, 8]
     kv.grow(seq, 5)
-    kv.publish(seq)
+    kv.publish(seq, seq.num_computed_tokens)
     assert kv.cached_prefix(sequence(tokens(9, first=1))) == [0, 1]
 
 
@@ -354,7 +354,7 @@ class Walk:
             rng.randint(0, seq.num_tokens - len(prefix) * self.block_size),
             reserve_tokens=rng.choice([0, rng.randint(0, 20)]),
             fit_tokens=rng.choice([0, rng.randint(0, 20)]),
-            spare_blocks=rng.choice([0, 0, 1]),
+            watermark_blocks=rng.choice([0, 0, 1]),
         )
         if done:
             self.running.append(seq)
@@ -378,7 +378,7 @@ class Walk:
 
     def publish(self) -> None:
         seq = self.rng.choice(self.running)
-        self.kv.publish(seq)
+        self.kv.publish(seq, seq.num_computed_tokens)
         if self.caching:
             num_full = seq.block_table.num_tokens // self.block_size
             self.published |= set(seq.block_table.block_ids[:num_full])

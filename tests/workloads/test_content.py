@@ -96,10 +96,10 @@ def test_keys_of_a_worked_example() -> None:
     """Blocks of 4 over segments of 6 and 2 tokens, then the answer (content 9)."""
     prompt = SegmentPrompt([(7, 6), (8, 2)], answer_id=9)
     assert prompt.block_keys(4, 0, 4, [0] * 8) == [
-        (7, 0),
+        ("content", 7, 0),
         ((7, 4, 2), (8, 0, 2)),
-        (9, 0),
-        (9, 4),
+        ("content", 9, 0),
+        ("content", 9, 4),
     ]
 
 

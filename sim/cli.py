@@ -107,6 +107,22 @@ def demo(
         print(line)
 
 
+@app.command()
+def conformance(
+    paths: Annotated[list[Path], typer.Argument(help="Case folders, or folders of cases.")],
+) -> None:
+    """Compare every decision of the engine with recordings of vLLM's scheduler.
+
+    Exit status 0 only if all cases are equal.
+
+    Example: kvsim conformance recordings/
+    """
+    from sim.conformance import compare_all
+
+    if not compare_all(paths):
+        raise typer.Exit(1)
+
+
 def main() -> None:
     """Entry point: user mistakes are one line on stderr and exit status 2."""
     sys.exit(_run_app())

@@ -47,7 +47,7 @@ def load_scenario(path: Path, overrides: list[str] | None = None) -> Scenario:
     data = _parse(_read(path), str(path))
     if not isinstance(data, dict):
         raise UserError(f"{path}: got {_short(data)}, expected a mapping of keys")
-    data = _anchored(data, path.parent)
+    data = _anchored(data, path.parent, str(path))
     for override in overrides or []:
         _apply(data, override)
     source = f"{path} (with --set)" if overrides else str(path)
@@ -125,7 +125,7 @@ def _apply(data: dict[str, Any], override: str) -> None:
         raise UserError(f"{where}: expected key.path=value")
     first, _, rest = key_path.partition(".")
     keys = ["sweep", rest] if first == "sweep" and rest else key_path.split(".")
-    value = _anchored({key_path: _parse(text, where)}, Path.cwd())[key_path]
+    value = _anchored({key_path: _parse(text, where)}, Path.cwd(), where)[key_path]
     _set_key(data, keys, value, where)
     if isinstance(data.get("sweep"), dict):
         data["sweep"].pop(key_path, None)
@@ -161,12 +161,12 @@ def _map_path(value: Any, change: Callable[[str], str]) -> Any:
     return change(value) if isinstance(value, str) else value
 
 
-def _anchored(data: Any, folder: Path) -> Any:
+def _anchored(data: Any, folder: Path, where: str) -> Any:
     """Paths made independent of the folder in which the scenario is used later."""
     try:
         return map_paths(data, lambda path: str(folder.absolute() / Path(path).expanduser()))
     except RecursionError:
-        raise UserError("the YAML contains itself through an anchor") from None
+        raise UserError(f"{where}: a value contains itself through an anchor") from None
 
 
 def _validate(data: dict[str, Any], source: str) -> Scenario:

@@ -1,7 +1,8 @@
 """Hands out the pool's blocks and takes them back: ids, reference counts, the free queue."""
 
-from collections import OrderedDict
 from collections.abc import Container
+
+from engine.eviction import KeyOrder, ReleaseOrder
 
 
 class BlockAllocator:
@@ -9,16 +10,24 @@ class BlockAllocator:
 
     The free queue is kept in eviction order: first the empty blocks, then those that still hold
     cached content, the one to lose it first at the head. A block without content is put back at
-    the front of the queue and one with content at its end, so the empty ones always come first and
-    can be a plain stack.
+    the front of the queue, so the empty ones always come first and can be a plain stack. Those with
+    content are in the order of `eviction` (see engine.eviction).
     """
 
-    def __init__(self, num_blocks: int) -> None:
+    def __init__(self, num_blocks: int, eviction: str = "lru") -> None:
         self.num_blocks = num_blocks
         self.ref_counts = [0] * num_blocks
         self.num_shared = 0  # blocks with more than one holder
         self._empty = list(range(num_blocks - 1, -1, -1))  # the next to be used is last
-        self._cached: OrderedDict[int, None] = OrderedDict()  # the next to be evicted is first
+        self._num_hits = [0] * num_blocks  # since the block was last allocated
+        self._allocation = [0] * num_blocks  # number of the block's last allocation
+        self._num_allocations = 0
+        self._cached = self._order(eviction)
+
+    def _order(self, eviction: str) -> ReleaseOrder | KeyOrder:
+        if eviction == "lru":
+            return ReleaseOrder()
+        return KeyOrder((self._num_hits if eviction == "lfu" else self._allocation).__getitem__)
 
     @property
     def num_free(self) -> int:
@@ -40,17 +49,21 @@ class BlockAllocator:
             raise ValueError(f"{num_blocks} blocks asked for, {self.num_free} are free")
         num_empty = min(num_blocks, len(self._empty))
         block_ids = [self._empty.pop() for _ in range(num_empty)]
-        evicted = [self._cached.popitem(last=False)[0] for _ in range(num_blocks - num_empty)]
+        evicted = [self._cached.pop() for _ in range(num_blocks - num_empty)]
         block_ids += evicted
         for block_id in block_ids:
             self.ref_counts[block_id] = 1
+            self._num_hits[block_id] = 0
+            self._num_allocations += 1
+            self._allocation[block_id] = self._num_allocations
         return block_ids, evicted
 
     def share(self, block_id: int) -> None:
         """Add a holder to a block with content; a cached block leaves the free queue."""
         self.ref_counts[block_id] += 1
+        self._num_hits[block_id] += 1
         if self.ref_counts[block_id] == 1:
-            del self._cached[block_id]
+            self._cached.remove(block_id)
         elif self.ref_counts[block_id] == 2:
             self.num_shared += 1
 
@@ -71,7 +84,7 @@ class BlockAllocator:
                 self.num_shared -= 1
             elif self.ref_counts[block_id] == 0:
                 if block_id in keep:
-                    self._cached[block_id] = None
+                    self._cached.add(block_id)
                 else:
                     emptied.append(block_id)
         self._empty.extend(reversed(emptied))

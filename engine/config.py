@@ -2,7 +2,10 @@
 
 from dataclasses import dataclass, fields
 
+from engine.eviction import EVICTION
+
 BATCHING = ("static", "continuous")
+POLICIES = ("fcfs", "priority")
 
 
 class ConfigError(ValueError):
@@ -22,7 +25,10 @@ class EngineConfig:
     batch_size, max_wait_s: static batching collects this many requests, or waits this long after
         the oldest of them came. The engine has no clock: who drives it keeps the time and calls
         `Engine.close_batch`.
+    policy: who is admitted first and preempted last (continuous batching): `fcfs`, or `priority`,
+        a lower number first, of equals the earlier.
     enable_prefix_caching: share full blocks of equal content through the prefix trie.
+    eviction: which cached block loses its content first: `lru`, `lfu` or `fifo`.
     enable_chunked_prefill: let a prompt be computed over several steps.
     long_prefill_token_threshold: most tokens one sequence gets of a step while another is in the
         system; 0 sets no limit.
@@ -41,7 +47,9 @@ class EngineConfig:
     batching: str = "continuous"
     batch_size: int = 16
     max_wait_s: float = 0.05
+    policy: str = "fcfs"
     enable_prefix_caching: bool = False
+    eviction: str = "lru"
     enable_chunked_prefill: bool = True
     long_prefill_token_threshold: int = 0
     watermark: float = 0.0
@@ -54,6 +62,8 @@ class EngineConfig:
                 lowest = 0 if field.name == "long_prefill_token_threshold" else 1
                 self._require(field.name, f">= {lowest}", getattr(self, field.name) >= lowest)
         self._require("batching", " or ".join(BATCHING), self.batching in BATCHING)
+        self._require("policy", " or ".join(POLICIES), self.policy in POLICIES)
+        self._require("eviction", " or ".join(EVICTION), self.eviction in EVICTION)
         self._require(
             "async_scheduling",
             "false with static batching",

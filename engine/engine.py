@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from engine import tokenizer
 from engine.config import EngineConfig
-from engine.continuous import ContinuousScheduler
+from engine.continuous import ContinuousScheduler, PriorityScheduler
 from engine.paged_kv import PagedKVManager
 from engine.request import (
     GREEDY,
@@ -26,10 +26,11 @@ from engine.runners import Runner
 from engine.scheduler import Scheduler, Step
 from engine.static import StaticScheduler
 
-_SCHEDULERS: dict[str, type[Scheduler]] = {
-    "static": StaticScheduler,
-    "continuous": ContinuousScheduler,
-}
+
+def _scheduler_class(config: EngineConfig) -> type[Scheduler]:
+    if config.batching == "static":
+        return StaticScheduler
+    return PriorityScheduler if config.policy == "priority" else ContinuousScheduler
 
 
 class Engine:
@@ -42,10 +43,11 @@ class Engine:
         self.config = config
         self.runner = runner
         self.kv = PagedKVManager(config)
-        self.scheduler = _SCHEDULERS[config.batching](config, self.kv)
+        self.scheduler = _scheduler_class(config)(config, self.kv)
         self._sequences: dict[RequestId, Sequence] = {}
         self._texts: dict[RequestId, tokenizer.TextStream] | None = {} if with_text else None
         self._streams: defaultdict[RequestId, list[deque[TokenOutput]]] = defaultdict(list)
+        self._num_added = 0
         self._num_generated = 0
         self._max_in_flight = 2 if config.async_scheduling else 1
         self._in_flight: deque[Step] = deque()  # scheduled, not committed
@@ -63,8 +65,10 @@ class Engine:
         """
         if request.request_id in self._sequences:
             raise RequestError(f"request {request.request_id}: the id is in use")
-        seq = Sequence(request, self.config.block_size, self.config.max_model_len)
+        config = self.config
+        seq = Sequence(request, config.block_size, config.max_model_len, self._num_added)
         self._refuse_misfit(seq)
+        self._num_added += 1
         self._sequences[request.request_id] = seq
         if self._texts is not None:
             self._texts[request.request_id] = tokenizer.TextStream()

@@ -38,6 +38,9 @@ class KVManager(Protocol):
     def num_shared_blocks(self) -> int:
         """Blocks with more than one holder."""
 
+    def begin_step(self, index: int) -> None:
+        """Evictions from now on belong to this step."""
+
     def cached_prefix(self, seq: Sequence) -> list[int]:
         """Blocks that already hold the longest prefix of a waiting sequence. Changes nothing.
 
@@ -60,7 +63,7 @@ class KVManager(Protocol):
         reserve_tokens: take room for so many tokens in all, when that is more.
         fit_tokens: refuse unless room for so many tokens in all is there, though not taken.
         watermark_blocks: blocks that must stay free besides.
-        Returns whether it was done.
+        Returns whether it was done. The first time, `seq.prefix_misses` says what was not cached.
         """
 
     def grow(self, seq: Sequence, num_tokens: int) -> bool:
@@ -68,6 +71,9 @@ class KVManager(Protocol):
 
     def publish(self, seq: Sequence, num_tokens: int) -> None:
         """Let others share the full blocks of the first `num_tokens` tokens, all of them known."""
+
+    def retract(self, seq: Sequence, num_tokens: int) -> None:
+        """Keep only the first `num_tokens` tokens filled: the step will not compute the others."""
 
     def retire(self, seq: Sequence) -> None:
         """The sequence has ended but keeps its memory until it is released."""

@@ -7,7 +7,7 @@ from engine.block_table import BlockTable
 from engine.config import EngineConfig
 from engine.kv_manager import KVUsage
 from engine.prefix_trie import PrefixTrie
-from engine.request import Sequence
+from engine.request import PrefixMisses, Sequence
 
 
 class PagedKVManager:
@@ -19,8 +19,8 @@ class PagedKVManager:
     def __init__(self, config: EngineConfig) -> None:
         self._block_size = config.block_size
         self._num_blocks = config.num_blocks
-        self._allocator = BlockAllocator(config.num_blocks)
-        self._trie = PrefixTrie() if config.enable_prefix_caching else None
+        self._allocator = BlockAllocator(config.num_blocks, config.eviction)
+        self._trie = PrefixTrie(config.num_blocks) if config.enable_prefix_caching else None
         self._num_empty_slots = 0  # held by running sequences, not filled
         self._num_reserved_blocks = 0  # held by running sequences, wholly empty
         self._retired: set[Sequence] = set()
@@ -36,12 +36,16 @@ class PagedKVManager:
         """Blocks with more than one holder."""
         return self._allocator.num_shared
 
+    def begin_step(self, index: int) -> None:
+        """See KVManager."""
+        if self._trie is not None:
+            self._trie.now = index
+
     def cached_prefix(self, seq: Sequence) -> list[int]:
         """See KVManager."""
         if self._trie is None:
             return []
-        num_shareable = (seq.num_tokens - 1) // self._block_size
-        return self._trie.match(seq.block_keys(0, num_shareable))
+        return self._trie.match(seq.block_keys(0, self._num_shareable(seq)))
 
     def admit(
         self,
@@ -60,6 +64,8 @@ class PagedKVManager:
         num_asked = max(num_held, self._num_blocks_for(fit_tokens)) - len(prefix)
         if num_asked + num_revived + watermark_blocks > self._allocator.num_free:
             return False
+        if self._trie is not None and seq.num_cached_tokens is None:
+            seq.prefix_misses = self._prefix_misses(self._trie, seq, prefix)
         table = seq.block_table
         for block_id in prefix:
             self._allocator.share(block_id)
@@ -102,6 +108,18 @@ class PagedKVManager:
             self._trie.insert(block_id, key, after)
             after = block_id
         table.num_published = stop
+
+    def retract(self, seq: Sequence, num_tokens: int) -> None:
+        """See KVManager."""
+        table = seq.block_table
+        self._count_table(table, -1)
+        table.num_tokens = num_tokens
+        self._count_table(table, +1)
+        num_full = num_tokens // self._block_size
+        if self._trie is not None:
+            for block_id in table.block_ids[num_full : table.num_published]:
+                self._trie.remove(block_id)
+            table.num_published = min(table.num_published, num_full)
 
     def retire(self, seq: Sequence) -> None:
         """See KVManager."""
@@ -175,6 +193,20 @@ class PagedKVManager:
             for position in range(seq.block_table.num_tokens)
         }
         assert usage.live == len(live_slots)
+
+    def _prefix_misses(self, trie: PrefixTrie, seq: Sequence, prefix: list[int]) -> PrefixMisses:
+        num_shareable = self._num_shareable(seq)
+        missed = trie.missed(seq.block_keys(0, num_shareable), len(prefix))
+        evicted_at = [step for step in missed if step is not None]
+        return PrefixMisses(
+            num_partial_tokens=seq.num_tokens - num_shareable * self._block_size,
+            num_unseen_tokens=(len(missed) - len(evicted_at)) * self._block_size,
+            evicted_at=evicted_at,
+        )
+
+    def _num_shareable(self, seq: Sequence) -> int:
+        """Full blocks that may be hit; at least one token is left to compute."""
+        return (seq.num_tokens - 1) // self._block_size
 
     def _num_blocks_for(self, num_tokens: int) -> int:
         return -(-num_tokens // self._block_size)

@@ -93,6 +93,7 @@ GREEDY = SamplingParams()
 class Request:
     """What a client asked for. `request_id` is unique among the unfinished requests.
 
+    priority: lower goes first under the priority policy.
     stop_token_id: the token that ends the output early; -1 for token ids that are not the
         tokenizer's and where nothing but the limit, or a runner that hands out -1, ends it.
     """
@@ -101,6 +102,7 @@ class Request:
     prompt: Prompt
     max_new_tokens: int
     sampling: SamplingParams = GREEDY
+    priority: int = 0
     stop_token_id: int = EOS
 
     def __post_init__(self) -> None:
@@ -111,6 +113,19 @@ class Request:
                 f"request {self.request_id}: max_new_tokens: got {self.max_new_tokens}, "
                 "expected >= 1"
             )
+
+
+class PrefixMisses(NamedTuple):
+    """Why tokens of an admitted sequence did not come from the prefix cache.
+
+    num_partial_tokens: in no full block, or in the one that must be computed for its logits.
+    num_unseen_tokens: in blocks whose content no block has held, as far as is remembered.
+    evicted_at: for each block whose content, or content before it, was evicted: the step of that.
+    """
+
+    num_partial_tokens: int
+    num_unseen_tokens: int
+    evicted_at: list[int]
 
 
 class Status(Enum):
@@ -124,14 +139,18 @@ class Status(Enum):
 class Sequence:
     """A request's progress in the engine.
 
+    arrival: its place in the order of arrival.
     num_prompt_tokens: length of the prompt.
     max_num_tokens: length, prompt and output, at which the sequence ends at the latest.
     num_placeholders: output tokens that steps in flight are about to produce.
     num_stale: such tokens from before a preemption; the sequence waits for them to come.
     num_cached_tokens: prompt tokens that the prefix cache spared at first admission; None before.
+    prefix_misses: why it did not spare the others; None before, and without prefix caching.
     """
 
     __slots__ = (
+        "_block_keys",
+        "arrival",
         "block_table",
         "finish_reason",
         "max_num_tokens",
@@ -141,12 +160,17 @@ class Sequence:
         "num_prompt_tokens",
         "num_stale",
         "output_token_ids",
+        "prefix_misses",
         "request",
         "status",
     )
 
-    def __init__(self, request: Request, block_size: int, max_model_len: int) -> None:
+    def __init__(
+        self, request: Request, block_size: int, max_model_len: int, arrival: int = 0
+    ) -> None:
         self.request = request
+        self.arrival = arrival
+        self._block_keys: list[Hashable] = []  # as far as they have been asked for
         self.num_prompt_tokens = len(request.prompt)
         self.max_num_tokens = min(self.num_prompt_tokens + request.max_new_tokens, max_model_len)
         self.output_token_ids: list[int] = []
@@ -154,6 +178,7 @@ class Sequence:
         self.status = Status.WAITING
         self.finish_reason: str | None = None
         self.num_cached_tokens: int | None = None
+        self.prefix_misses: PrefixMisses | None = None
         self.num_preemptions = 0
         self.num_placeholders = 0
         self.num_stale = 0
@@ -180,9 +205,12 @@ class Sequence:
 
     def block_keys(self, first: int, stop: int) -> list[Hashable]:
         """Keys of logical blocks first to stop - 1, all of whose tokens must be known."""
-        return self.request.prompt.block_keys(
-            self.block_table.block_size, first, stop, self.output_token_ids
-        )
+        keys = self._block_keys
+        if stop > len(keys):
+            block_size = self.block_table.block_size
+            prompt = self.request.prompt
+            keys += prompt.block_keys(block_size, len(keys), stop, self.output_token_ids)
+        return keys[first:stop]
 
 
 class TokenOutput(NamedTuple):

@@ -21,6 +21,11 @@ class Chunk(NamedTuple):
     num_tokens: int
     samples: bool
 
+    @property
+    def is_decode(self) -> bool:
+        """Whether it feeds one token of the output, not a stretch of known ones."""
+        return self.num_tokens == 1 and self.start >= self.seq.num_prompt_tokens
+
 
 @dataclass(slots=True)
 class Step:
@@ -29,6 +34,7 @@ class Step:
     chunks: in scheduling order.
     preempted, admitted: sequences that left or joined the running ones while scheduling; an
         admission comes with the tokens that the prefix cache spared it.
+    num_tokens: tokens of all chunks.
     num_decodes, decode_context_tokens: chunks that feed one output token, and the sum of the
         contexts (tokens each attends to, its own included).
     prefills: (num_tokens, context_tokens before them) of every other chunk.
@@ -38,6 +44,7 @@ class Step:
     chunks: list[Chunk] = field(default_factory=list)
     preempted: list[Sequence] = field(default_factory=list)
     admitted: list[tuple[Sequence, int]] = field(default_factory=list)
+    num_tokens: int = 0
     num_decodes: int = 0
     decode_context_tokens: int = 0
     prefills: list[tuple[int, int]] = field(default_factory=list)
@@ -45,24 +52,34 @@ class Step:
     def add(self, seq: Sequence, start: int, num_tokens: int) -> bool:
         """Take a chunk into the batch; returns whether it samples."""
         stop = start + num_tokens
-        samples = stop == seq.num_tokens + seq.num_placeholders
-        self.chunks.append(Chunk(seq, start, num_tokens, samples))
-        if num_tokens == 1 and start >= seq.num_prompt_tokens:
+        chunk = Chunk(seq, start, num_tokens, stop == seq.num_tokens + seq.num_placeholders)
+        self.chunks.append(chunk)
+        self.num_tokens += num_tokens
+        if chunk.is_decode:
             self.num_decodes += 1
             self.decode_context_tokens += stop
         else:
             self.prefills.append((num_tokens, start))
-        return samples
+        return chunk.samples
+
+    def remove(self, seq: Sequence) -> Chunk | None:
+        """Take a sequence's chunk out again, if it has one, and return it."""
+        chunk = next((chunk for chunk in self.chunks if chunk.seq is seq), None)
+        if chunk is None:
+            return None
+        self.chunks.remove(chunk)
+        self.num_tokens -= chunk.num_tokens
+        if chunk.is_decode:
+            self.num_decodes -= 1
+            self.decode_context_tokens -= chunk.start + 1
+        else:
+            self.prefills.remove((chunk.num_tokens, chunk.start))
+        return chunk
 
     def drop_ended(self) -> None:
         """Leave out sequences that ended after the step was scheduled; its shape stays."""
         if any(chunk.seq.status is Status.FINISHED for chunk in self.chunks):
             self.chunks = [c for c in self.chunks if c.seq.status is not Status.FINISHED]
-
-    @property
-    def num_tokens(self) -> int:
-        """Tokens computed in this step."""
-        return self.num_decodes + sum(num_tokens for num_tokens, _ in self.prefills)
 
 
 class Scheduler(ABC):
@@ -86,12 +103,21 @@ class Scheduler(ABC):
         """Decide the next step and take the memory it needs; no chunks when nothing can run."""
         step = Step(self._num_steps)
         self._num_steps += 1
+        self.kv.begin_step(step.index)
         self._fill(step)
         return step
 
     @abstractmethod
     def _fill(self, step: Step) -> None:
         """Take chunks into the step."""
+
+    def _start(self, step: Step, seq: Sequence, num_cached_tokens: int) -> None:
+        """A waiting sequence that has been given memory runs from this step on."""
+        self.running.append(seq)
+        seq.status = Status.RUNNING
+        if seq.num_cached_tokens is None:
+            seq.num_cached_tokens = num_cached_tokens
+        step.admitted.append((seq, num_cached_tokens))
 
     def finish(self, seq: Sequence) -> None:
         """A sequence has produced its last token."""

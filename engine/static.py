@@ -41,10 +41,8 @@ class StaticScheduler(Scheduler):
             # The last token is never fed back, so its K/V needs no slot.
             if not self.kv.admit(seq, prefix, 0, reserve_tokens=seq.max_num_tokens - 1):
                 break
-            self.running.append(self.waiting.popleft())
-            seq.status = Status.RUNNING
-            seq.num_cached_tokens = num_cached
-            step.admitted.append((seq, num_cached))
+            self.waiting.popleft()
+            self._start(step, seq, num_cached)
             self._take(step, seq, num_cached)
         self._is_closed = False
 

@@ -13,6 +13,7 @@ ALLOWED = {"engine": {"numpy"}, "workloads": {"numpy", "pandas"}}
 
 # Each module imports only those named before it.
 ENGINE_ORDER = [
+    "eviction",
     "config",
     "tokenizer",
     "block_table",

@@ -43,7 +43,13 @@ def admit(kv: PagedKVManager, seq: Sequence, num_tokens: int | None = None, **ro
 
 
 def state(*parts: object) -> bytes:
-    """Everything there is to know, to see whether anything changed."""
+    """Everything there is to know, to see whether anything changed.
+
+    The keys that a sequence keeps once they were asked for are asked for first.
+    """
+    for part in parts:
+        if isinstance(part, Sequence):
+            part.block_keys(0, part.num_tokens // part.block_table.block_size)
     return pickle.dumps(parts)
 
 

@@ -1,5 +1,6 @@
 """The allocator against a plain list: one free queue, as vLLM keeps it."""
 
+import copy
 import pickle
 import random
 

@@ -26,8 +26,6 @@ def summarise(records: Records) -> Row:
     finished = requests[requests["finished_ns"].notna()]
     span_ns = int(finished["finished_ns"].max()) if len(finished) else 0
     num_output_tokens = int(requests["output_tokens"].sum())
-    prompt_tokens = int(finished["prompt_tokens"].sum())
-    prefix_hit_tokens = int(finished["cached_tokens"].sum())
     return {
         "requests": len(requests),
         "finished": len(finished),
@@ -38,8 +36,7 @@ def summarise(records: Records) -> Row:
         "requests_per_s": _ratio(len(finished) * 1e9, span_ns),
         **_latencies(finished, records.itl_ns),
         "preemptions": int(requests["preemptions"].sum()),
-        "prefix_hit_tokens": prefix_hit_tokens,
-        "prefix_hit_share": _ratio(prefix_hit_tokens, prompt_tokens),
+        **_prefix_cache(requests, records.evicted_for_ns),
         **_memory(records.slot_ns),
         "steps": int((records.steps["decodes"] + records.steps["prefill_tokens"] > 0).sum()),
     }
@@ -98,6 +95,25 @@ def percentile(
     reached = np.cumsum(counts[order])
     rank = -(-percent * int(reached[-1]) // 100)
     return float(values[order[np.searchsorted(reached, rank)]])
+
+
+def _prefix_cache(requests: pd.DataFrame, evicted_for_ns: Counter[int]) -> Row:
+    """Queries and hits as vLLM counts them, at admission; a preempted request counts once."""
+    names = ("queried", "cached", "partial", "unseen", "evicted")
+    queried, cached, partial, unseen, evicted = (
+        int(requests[f"{name}_tokens"].sum()) for name in names
+    )
+    total_ns = sum(age_ns * count for age_ns, count in evicted_for_ns.items())
+    mean_ns = _ratio(total_ns, evicted_for_ns.total())
+    return {
+        "prefix_query_tokens": queried,
+        "prefix_hit_tokens": cached,
+        "prefix_hit_share": _ratio(cached, queried),
+        "prefix_miss_partial_tokens": partial,
+        "prefix_miss_unseen_tokens": unseen,
+        "prefix_miss_evicted_tokens": evicted,
+        "prefix_evicted_for_mean_s": None if mean_ns is None else mean_ns / 1e9,
+    }
 
 
 def _memory(slot_ns: KVUsage) -> Row:

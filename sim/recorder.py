@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from engine.kv_manager import KVUsage
-from engine.request import RequestId, TokenOutput
+from engine.request import PrefixMisses, RequestId, Sequence, TokenOutput
 from engine.scheduler import Step
 from sim.ledger import LedgerIntegral
 from sim.records import Records
@@ -22,7 +22,10 @@ _STEP_COLUMNS = (
     *KVUsage._fields,
 )
 _TIME_COLUMNS = ("arrival_ns", "admitted_ns", "first_token_ns", "finished_ns")
-_COUNT_COLUMNS = ("output_tokens", "cached_tokens", "preemptions")
+_COUNT_COLUMNS = (
+    *("output_tokens", "preemptions", "queried_tokens", "cached_tokens"),
+    *("partial_tokens", "unseen_tokens", "evicted_tokens"),
+)
 
 
 class Recorder:
@@ -44,6 +47,8 @@ class Recorder:
         self._ledger = LedgerIntegral()
         self._covered_ns = 0  # the rows of steps describe the time up to here
         self._idle: tuple[KVUsage, Queues] = (usage, (0, 0))  # the state between two steps
+        self._scheduled_ns = array("q")  # by the number of the step
+        self._evicted_for_ns: Counter[int] = Counter()
         self._refusals: list[str] = []  # the first few reasons
         self._num_refused = 0
 
@@ -61,14 +66,28 @@ class Recorder:
 
     def scheduled(self, step: Step, now_ns: int) -> None:
         """The scheduler has admitted and preempted, whether or not there is anything to compute."""
-        admitted_ns = self._times["admitted_ns"]
+        self._scheduled_ns.append(now_ns)
         for seq, num_cached in step.admitted:
             index = _number(seq.request.request_id)
-            if admitted_ns[index] == NEVER:
-                admitted_ns[index] = now_ns
-                self._counts["cached_tokens"][index] = num_cached
+            if self._times["admitted_ns"][index] == NEVER:
+                self._times["admitted_ns"][index] = now_ns
+                if seq.prefix_misses is not None:
+                    self._looked_up(index, seq, num_cached, seq.prefix_misses)
         for seq in step.preempted:
             self._counts["preemptions"][_number(seq.request.request_id)] += 1
+
+    def _looked_up(self, index: int, seq: Sequence, num_cached: int, misses: PrefixMisses) -> None:
+        """What the prefix cache had for a request at its first admission, and why no more."""
+        num_partial, num_unseen, evicted_at = misses
+        block_size = seq.block_table.block_size
+        self._counts["queried_tokens"][index] = seq.num_prompt_tokens
+        self._counts["cached_tokens"][index] = num_cached
+        self._counts["partial_tokens"][index] = num_partial
+        self._counts["unseen_tokens"][index] = num_unseen
+        self._counts["evicted_tokens"][index] = len(evicted_at) * block_size
+        now_ns = self._scheduled_ns[-1]
+        for step in evicted_at:
+            self._evicted_for_ns[now_ns - self._scheduled_ns[step]] += 1
 
     def ran(self, step: Step, start_ns: int, end_ns: int, usage: KVUsage, queues: Queues) -> None:
         """A step has been computed; `usage` is the ledger meanwhile, `queues` as it began."""
@@ -119,6 +138,7 @@ class Recorder:
             requests=requests.rename_axis("request"),
             steps=_frame(self._steps).rename_axis("step"),
             itl_ns=self._itl_ns,
+            evicted_for_ns=self._evicted_for_ns,
             slot_ns=self._ledger.slot_ns,
             notes=notes,
             refusals=(*self._refusals, *self._other_refusals()),

@@ -133,7 +133,13 @@ def read_case(folder: Path) -> Case:
         try:
             request_id, output = row["id"], row["output"]
             prompt = TokenPrompt(row["prompt"])
-            request = Request(request_id, prompt, len(output), stop_token_id=_NO_STOP_TOKEN)
+            request = Request(
+                request_id,
+                prompt,
+                max_new_tokens=len(output),
+                priority=row.get("priority", 0),
+                stop_token_id=_NO_STOP_TOKEN,
+            )
             arrivals[row["arrive_step"]].append(request)
         except (KeyError, TypeError, RequestError) as error:
             raise UserError(f"{where}: expected id, arrive_step, prompt, output: {error}") from None

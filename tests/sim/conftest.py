@@ -1,0 +1,186 @@
+"""Small worlds to simulate in, scenario files to make mistakes in, and the command as a process."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import simpy
+
+from engine import Engine, EngineConfig, ReplayRunner, Request, Runner, SamplingParams
+from sim.clients import closed_loop_user, open_loop
+from sim.latency.linear import LinearLatency
+from sim.latency.model import LatencyModel
+from sim.recorder import Recorder
+from sim.records import Records
+from sim.replica import Replica
+from sim.scenario import Scenario
+from workloads import ClosedLoop, Workload
+
+ROOT = Path(__file__).parents[2]
+
+SMALL_SCENARIO = """\
+name: small
+latency: {kind: constant, step_time_s: 0.01}
+workload:
+  requests: 5
+  arrivals: {constant: {rate: 10}}
+  prompts: {unique: 8}
+  outputs: 4
+"""
+
+
+def small_scenario(**changed: Any) -> Scenario:
+    """Five requests of 8 + 4 tokens, 100 ms apart, steps of 10 ms; `changed` replaces top keys."""
+    small: dict[str, Any] = {
+        "name": "small",
+        "latency": {"kind": "constant", "step_time_s": 0.01},
+        "workload": {
+            "requests": 5,
+            "arrivals": {"constant": {"rate": 10}},
+            "prompts": {"unique": 8},
+            "outputs": 4,
+        },
+    }
+    return Scenario.parse(small | changed)
+
+
+def hand_made_workload(
+    *lengths: tuple[int, int],
+    arrival_ms: list[int] | None = None,
+    closed_loop: ClosedLoop | None = None,
+    content_ids: list[int] | None = None,
+    max_new_tokens: int | None = None,
+) -> Workload:
+    """Requests of (prompt, output) tokens, one segment each; equal content ids are equal text.
+
+    max_new_tokens: the limit that each states; None: the length of its output.
+    """
+    prompt_tokens, output_tokens = np.array(lengths, dtype=np.int64).T
+    num_requests = len(lengths)
+    numbers = np.arange(num_requests, dtype=np.int64)
+    limits = output_tokens
+    if max_new_tokens is not None:
+        limits = np.full(num_requests, max_new_tokens, dtype=np.int64)
+    arrival_ns = None
+    if arrival_ms is not None:
+        arrival_ns = np.array(arrival_ms, dtype=np.int64) * 1_000_000
+    return Workload(
+        arrival_ns=arrival_ns,
+        closed_loop=closed_loop,
+        prompt_tokens=prompt_tokens,
+        output_tokens=output_tokens,
+        max_new_tokens=limits,
+        segment_offsets=np.arange(num_requests + 1, dtype=np.int64),
+        segment_ids=numbers if content_ids is None else np.array(content_ids, dtype=np.int64),
+        segment_tokens=prompt_tokens,
+        answer_ids=numbers + 1000,
+    )
+
+
+def serve_workload(
+    workload: Workload,
+    *,
+    latency: LatencyModel | None = None,
+    runner: Runner | None = None,
+    **settings: Any,
+) -> Records:
+    """Serve every request with one engine to the end, by default in steps of 10 ms."""
+    small: dict[str, Any] = {"block_size": 4, "num_blocks": 64, "max_model_len": 64}
+    config = EngineConfig(**(small | settings))
+    if runner is None:
+        runner = ReplayRunner({i: workload.answer(i) for i in range(len(workload))})
+    engine = Engine(config, runner, with_text=False)
+    recorder = Recorder(len(workload), engine.kv.usage(), lambda _: None)
+    env = simpy.Environment()
+    replica = Replica(env, engine, latency or LinearLatency(step_s=0.01), recorder)
+
+    def make_request(i: int) -> Request:
+        limit = int(workload.max_new_tokens[i])
+        return Request(i, workload.prompt(i), limit, SamplingParams(ignore_eos=True))
+
+    if workload.arrival_ns is not None:
+        env.process(open_loop(env, replica, workload.arrival_ns, make_request))
+    elif workload.closed_loop is not None:
+        numbers = iter(range(len(workload)))
+        think_time_ns = round(workload.closed_loop.think_time_s * 1e9)
+        for _ in range(workload.closed_loop.concurrency):
+            env.process(closed_loop_user(env, replica, numbers, think_time_ns, make_request))
+    env.run()
+    engine.check()
+    return recorder.records(workload.prompt_tokens, workload.notes)
+
+
+class Command:
+    """`kvsim` as a process in a folder of its own, which holds small.yaml."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "small.yaml").write_text(SMALL_SCENARIO, "utf-8")
+
+    def argv(self, *args: str) -> list[str]:
+        return [sys.executable, "-c", "from sim.cli import main; main()", *args]
+
+    def __call__(self, *args: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self.argv(*args),
+            cwd=self.folder,
+            env=os.environ | {"COLUMNS": "100"} | environment,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=120,
+            check=False,
+        )
+
+    def left(self, folder: str = "runs") -> list[str]:
+        """What lies in a folder for runs, hidden files included; empty where there is none."""
+        path = self.folder / folder
+        return sorted(entry.name for entry in path.iterdir()) if path.is_dir() else []
+
+
+@pytest.fixture(scope="session")
+def new_scenario() -> Callable[..., Scenario]:
+    """Makes a Scenario: `new_scenario(seed=2)`."""
+    return small_scenario
+
+
+@pytest.fixture(scope="session")
+def new_workload() -> Callable[..., Workload]:
+    """Makes a Workload: `new_workload((4, 3), (4, 2), arrival_ms=[0, 15])`."""
+    return hand_made_workload
+
+
+@pytest.fixture(scope="session")
+def serve() -> Callable[..., Records]:
+    """Serves a Workload: `serve(workload, max_num_seqs=1)`."""
+    return serve_workload
+
+
+@pytest.fixture
+def kvsim(tmp_path: Path) -> Command:
+    """Runs the command: `kvsim("run", "small.yaml", "--quiet")`."""
+    return Command(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def kvsim_of_module(tmp_path_factory: pytest.TempPathFactory) -> Command:
+    """The same for what several tests of a module look at."""
+    return Command(tmp_path_factory.mktemp("kvsim"))
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The checkout."""
+    return ROOT
+
+
+@pytest.fixture
+def data_dir() -> Path:
+    folder = os.environ.get("KVSIM_DATA")
+    if not folder:
+        pytest.skip("KVSIM_DATA is not set: it names the folder with traces/")
+    return Path(folder)

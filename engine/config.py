@@ -6,6 +6,7 @@ from engine.eviction import EVICTION
 
 BATCHING = ("static", "continuous")
 POLICIES = ("fcfs", "priority")
+LARGEST = 10_000_000  # of any count; more blocks than that are a slip of the pen
 
 
 class ConfigError(ValueError):
@@ -18,7 +19,7 @@ class EngineConfig:
 
     block_size: token positions a block holds.
     num_blocks: blocks in the pool.
-    max_num_seqs: most sequences running at once (continuous batching).
+    max_num_seqs: most sequences running at once.
     max_num_batched_tokens: most tokens computed in one step (continuous batching).
     max_model_len: most tokens, prompt and output together, a sequence may reach.
     batching: `static` or `continuous`.
@@ -60,7 +61,8 @@ class EngineConfig:
         for field in fields(self):
             if field.type is int:
                 lowest = 0 if field.name == "long_prefill_token_threshold" else 1
-                self._require(field.name, f">= {lowest}", getattr(self, field.name) >= lowest)
+                in_range = lowest <= getattr(self, field.name) <= LARGEST
+                self._require(field.name, f"from {lowest} to {LARGEST}", in_range)
         self._require("batching", " or ".join(BATCHING), self.batching in BATCHING)
         self._require("policy", " or ".join(POLICIES), self.policy in POLICIES)
         self._require("eviction", " or ".join(EVICTION), self.eviction in EVICTION)

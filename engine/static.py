@@ -32,9 +32,10 @@ class StaticScheduler(Scheduler):
             self._take(step, seq, seq.num_computed_tokens)
 
     def _start_batch(self, step: Step) -> None:
-        if len(self.waiting) < self.config.batch_size and not self._is_closed:
+        most = min(self.config.batch_size, self.config.max_num_seqs)
+        if len(self.waiting) < most and not self._is_closed:
             return
-        while self.waiting and len(self.running) < self.config.batch_size:
+        while self.waiting and len(self.running) < most:
             seq = self.waiting[0]
             prefix = self.kv.cached_prefix(seq)
             num_cached = len(prefix) * self.config.block_size

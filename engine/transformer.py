@@ -23,6 +23,9 @@ ATTENTION_SHARPNESS = 2.0  # standard deviation of the attention scores, about
 LOGIT_SPREAD = 2.0  # standard deviation of the logits, about
 
 
+LARGEST = 65_536  # of any size but the vocabulary: beyond it no laptop holds the weights
+
+
 @dataclass(frozen=True, kw_only=True)
 class TransformerConfig:
     """Shape and seed of the model.
@@ -51,14 +54,22 @@ class TransformerConfig:
 
     def __post_init__(self) -> None:
         for name in ("num_layers", "d_model", "num_heads", "num_kv_heads", "d_ff"):
-            self._require(name, ">= 1", getattr(self, name) >= 1)
-        self._require("head_size", "even and >= 2", self.head_size >= 2 and self.head_size % 2 == 0)
+            self._require(name, f"from 1 to {LARGEST}", 1 <= getattr(self, name) <= LARGEST)
+        self._require(
+            "head_size",
+            f"even, from 2 to {LARGEST}",
+            2 <= self.head_size <= LARGEST and self.head_size % 2 == 0,
+        )
         self._require(
             "num_kv_heads",
             f"a divisor of num_heads ({self.num_heads})",
             self.num_heads % self.num_kv_heads == 0,
         )
-        self._require("vocab_size", f">= {VOCAB_SIZE}", self.vocab_size >= VOCAB_SIZE)
+        self._require(
+            "vocab_size",
+            f"from {VOCAB_SIZE} to {10 * LARGEST}",
+            VOCAB_SIZE <= self.vocab_size <= 10 * LARGEST,
+        )
         self._require("rope_theta", "> 0", self.rope_theta > 0)
         self._require("norm_eps", "> 0", self.norm_eps > 0)
         self._require("seed", ">= 0", self.seed >= 0)

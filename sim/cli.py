@@ -1,8 +1,10 @@
 """The command `kvsim`. Data goes to stdout, progress and notes to stderr."""
 
-import os
+import signal
 import sys
 from enum import StrEnum
+from importlib.metadata import version
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +22,10 @@ app = typer.Typer(
 )
 
 
+_INTERRUPTED = 130  # exit status after Ctrl-C, which typer turns into it; 128 + SIGINT
+_TERMINATED = 143  # 128 + SIGTERM
+
+
 class OutputFormat(StrEnum):
     """How results are printed."""
 
@@ -35,8 +41,21 @@ class Batching(StrEnum):
     CONTINUOUS = "continuous"
 
 
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        print(f"kvsim {version('kvsim')}")
+        raise typer.Exit
+
+
 @app.callback()
-def _main() -> None: ...
+def _main(
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None: ...
 
 
 @app.command()
@@ -123,27 +142,60 @@ def conformance(
         raise typer.Exit(1)
 
 
+@app.command()
+def record_vllm(
+    workload: Annotated[
+        Path, typer.Argument(help="A workload.jsonl, or a case whose settings are taken as well.")
+    ],
+    out: Annotated[Path, typer.Argument(help="Folder of the new case; must not exist.")],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Give one setting: --set block_size=8 (repeatable)."),
+    ] = None,
+) -> None:
+    """Record what the scheduler of an installed vLLM decides, as a case for `conformance`.
+
+    Needs vLLM, which kvsim does not install; runs no model.
+
+    Example: kvsim record-vllm workload.jsonl recordings/mine --set num_blocks=256
+    """
+    from sim.record_vllm import record_case
+
+    record_case(workload, out, overrides or [])
+
+
 def main() -> None:
     """Entry point: user mistakes are one line on stderr and exit status 2."""
+    signal.signal(signal.SIGTERM, _end_cleanly)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal may not know every character
     sys.exit(_run_app())
+
+
+def _end_cleanly(*_: object) -> None:
+    sys.exit(_TERMINATED)
 
 
 def _run_app() -> int:
     try:
-        return app(args=sys.argv[1:] or ["--help"], standalone_mode=False) or 0
-    except (KeyboardInterrupt, typer.Abort):
-        print("\nkvsim: interrupted; nothing was kept", file=sys.stderr)
-        return 130
-    except BrokenPipeError:  # the reader of our output has gone, as `head` does
-        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115 - for the flush at exit
-        return 0
+        status: int = app(args=sys.argv[1:] or ["--help"], standalone_mode=False) or 0
+    except OSError as error:  # such as a full disk behind stdout
+        return _complain(f"cannot write: {(error.strerror or str(error)).lower()}", status=1)
     except Exception as error:
         if not isinstance(error, _user_mistakes()):
             raise
         message = error.format_message() if isinstance(error, typer.TyperException) else str(error)
-        for line in message.splitlines():
-            print(f"kvsim: {line}", file=sys.stderr)
-        return 2
+        return _complain(message, status=2)
+    if status == _INTERRUPTED:
+        _complain("interrupted; nothing was kept", status)
+    return status
+
+
+def _complain(message: str, status: int) -> int:
+    for line in message.splitlines():
+        print(f"kvsim: {line}", file=sys.stderr)
+    return status
 
 
 def _user_mistakes() -> tuple[type[Exception], ...]:

@@ -1,6 +1,8 @@
 """Runs every system at every point of the sweep, as often as replications are asked for."""
 
+import signal
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,12 +49,15 @@ def run_jobs(jobs: list[Job], on_progress: Callable[[float], None]) -> list[Resu
 
     on_progress: told how much more is done, in jobs and parts of jobs.
 
-    Raises UserError when a job serves no request at all.
+    Raises UserError when not one request is served in any of them.
     """
     results: dict[int, Result] = {}
     for index, result in _results(jobs, on_progress):
         results[index] = result
-    return [results[index] for index in range(len(jobs))]
+    ordered = [results[index] for index in range(len(jobs))]
+    if not any(result.records.requests["finished_ns"].notna().any() for result in ordered):
+        raise UserError(f"none of the requests is served; {ordered[0].records.first_refusal}")
+    return ordered
 
 
 def _results(jobs: list[Job], on_progress: Callable[[float], None]) -> Iterator[tuple[int, Result]]:
@@ -60,9 +65,21 @@ def _results(jobs: list[Job], on_progress: Callable[[float], None]) -> Iterator[
         yield 0, _run(jobs[0], on_progress)
         return
     parallel = joblib.Parallel(n_jobs=-1, return_as="generator_unordered")
-    for index, result in parallel(joblib.delayed(_run_indexed)(i, j) for i, j in enumerate(jobs)):
+    with _interrupts_held():
+        results = parallel(joblib.delayed(_run_indexed)(i, job) for i, job in enumerate(jobs))
+    for index, result in results:
         on_progress(1)
         yield index, result
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Workers started meanwhile never see Ctrl-C: this process ends them, without tracebacks."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _run_indexed(index: int, job: Job) -> tuple[int, Result]:
@@ -73,7 +90,4 @@ def _run(job: Job, on_progress: Callable[[float], None]) -> Result:
     # One thread: the matrices are small, and sums in BLAS depend on the number of threads.
     with threadpool_limits(1):
         records = simulate(job.scenario, job.system, on_progress)
-    if not records.requests["finished_ns"].notna().any():
-        reason = records.refusals[0] if records.refusals else "there are none"
-        raise UserError(f"system {job.system!r} serves none of the requests; {reason}")
     return Result(job, records)

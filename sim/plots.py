@@ -1,6 +1,7 @@
 """The figures of a run. They read the summary and the records and compute no metric."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,7 @@ from sim.metrics import half_width_95
 
 # Okabe and Ito, "Color Universal Design", 2008: distinct under colour blindness and in grey.
 _SYSTEM_COLOURS = ("#E69F00", "#0072B2", "#009E73", "#CC79A7", "#D55E00", "#56B4E9")
-_SYSTEM_MARKERS = "osD^vP"
+_SYSTEM_MARKERS = "osD^vPX"  # one more than colours: 42 systems before a pair repeats
 _CLASS_COLOURS = {
     "live": "#0072B2",
     "tail": "#56B4E9",
@@ -26,6 +27,8 @@ _CLASS_COLOURS = {
     "unusable": "#999999",
     "free": "#EEEEEE",
 }
+_SMALL: dict[str, Any] = {"fontsize": "small", "color": "#555555"}
+_MOST_TICKS = 10  # more values than this get ticks of their own choosing
 _NUM_BINS = 400
 _SECONDS = FuncFormatter(lambda s, _: f"{s:g} s" if s >= 1 else f"{s * 1000:g} ms")
 
@@ -50,8 +53,9 @@ def _save(figure: Figure, path: Path) -> None:
 def _swept_number(summary: pd.DataFrame, results: list[Result]) -> str | None:
     """The swept key, when there is only one and its values are numbers."""
     keys = list(results[0].job.labels)
-    is_one_number = len(keys) == 1 and pd.api.types.is_numeric_dtype(summary[keys[0]])
-    return keys[0] if is_one_number else None
+    if len(keys) != 1 or pd.api.types.is_bool_dtype(summary[keys[0]]):
+        return None
+    return keys[0] if pd.api.types.is_numeric_dtype(summary[keys[0]]) else None
 
 
 def _last_point(results: list[Result]) -> list[Result]:
@@ -71,7 +75,7 @@ def _throughput(summary: pd.DataFrame, key: str) -> Figure:
     axes.set_ylabel("output tokens per second")
     axes.set_ylim(bottom=0)
     axes.set_title(f"Throughput against {_words(key)}", loc="left")
-    axes.legend(frameon=False, loc="upper left")
+    _legend(figure)
     _note_runs(figure, summary)
     return figure
 
@@ -89,7 +93,7 @@ def _latency(summary: pd.DataFrame, key: str) -> Figure:
             axes.set_ylim(bottom=0)
             axes.yaxis.set_major_formatter(_SECONDS)
         axes.set_title(f"{title}: p50 (solid), p99 (dotted)", loc="left")
-    figure.axes[0].legend(frameon=False)
+    _legend(figure)
     _note_runs(figure, summary)
     return figure
 
@@ -106,11 +110,12 @@ def _draw_lines(
     """Mean over the seeds against the key, one line a system, with 95 % confidence intervals."""
     for number, (system, rows) in enumerate(summary.groupby("system", sort=False)):
         groups = rows.groupby(key, dropna=False)[metric]
-        half_widths = groups.apply(lambda values: half_width_95(values.to_numpy()) or 0.0)
+        half_widths = groups.apply(lambda values: half_width_95(values.to_numpy()))
+        has_intervals = half_widths.notna().any()
         axes.errorbar(
             groups.mean().index,
             groups.mean(),
-            yerr=half_widths,
+            yerr=half_widths if has_intervals else None,
             label=str(system) if with_label else None,
             color=_SYSTEM_COLOURS[number % len(_SYSTEM_COLOURS)],
             marker=_SYSTEM_MARKERS[number % len(_SYSTEM_MARKERS)],
@@ -127,7 +132,9 @@ def _set_swept_axis(axes: Axes, summary: pd.DataFrame, key: str) -> None:
     if values[0] > 0 and values[-1] / values[0] >= 8:
         axes.set_xscale("log", base=2)
         axes.xaxis.set_minor_locator(NullLocator())
-    axes.set_xticks(values, [f"{value:g}" for value in values])
+        axes.xaxis.set_major_formatter("{x:g}")
+    if len(values) <= _MOST_TICKS:
+        axes.set_xticks(values, [f"{value:.4g}" for value in values])
     axes.set_xlabel(_words(key))
 
 
@@ -137,6 +144,8 @@ def _latency_distribution(results: list[Result]) -> Figure:
     for axes, (column, title) in zip(figure.subplots(1, 2), panels.items(), strict=True):
         for number, result in enumerate(results):
             finished = result.records.requests.dropna(subset="finished_ns")
+            if finished.empty:
+                continue
             seconds = (finished[column] - finished["arrival_ns"]).to_numpy(np.float64) / 1e9
             axes.ecdf(
                 seconds,
@@ -149,7 +158,8 @@ def _latency_distribution(results: list[Result]) -> Figure:
         axes.set_ylabel("share of requests")
         _tidy(axes)
     if len(results) > 1:
-        figure.axes[0].legend(frameon=False)
+        _legend(figure)
+    figure.supxlabel(_first_seed(results[0]), x=0.99, ha="right", **_SMALL)
     return figure
 
 
@@ -160,10 +170,10 @@ def _kv_memory(results: list[Result]) -> Figure:
     panels = figure.subplots(num_systems, 1, sharex=True, sharey=True, squeeze=False)[:, 0]
     shown = [name for name in KVUsage._fields if _is_ever_used(results, name)]
     for axes, result in zip(panels, results, strict=True):
-        time_s, shares = _binned_shares(result.records.steps, shown)
+        edges_s, shares = _binned_shares(result.records.steps, shown)
         axes.stackplot(
-            time_s,
-            100 * shares,
+            np.repeat(edges_s, 2)[1:-1],  # each bin as a step
+            100 * np.repeat(shares, 2, axis=1),
             labels=[name.replace("_", "-") for name in shown],
             colors=[_CLASS_COLOURS[name] for name in shown],
         )
@@ -174,10 +184,12 @@ def _kv_memory(results: list[Result]) -> Figure:
         axes.set_xlim(left=0)
         for side in ("top", "right"):
             axes.spines[side].set_visible(False)
-    panels[-1].set_xlabel("simulated time (s)")
+    panels[-1].set_xlabel(f"simulated time (s); means over 1/{_NUM_BINS} of the time shown")
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles[::-1], labels[::-1], frameon=False, loc="outside right center")
-    figure.suptitle(f"KV memory over time{_at(results[0])}", x=0.01, ha="left", fontsize="large")
+    figure.suptitle(
+        f"KV memory over time, {_first_seed(results[0])}", x=0.01, ha="left", fontsize="large"
+    )
     return figure
 
 
@@ -188,7 +200,7 @@ def _is_ever_used(results: list[Result], ledger_class: str) -> bool:
 def _binned_shares(
     steps: pd.DataFrame, ledger_classes: list[str]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Time-weighted mean shares of the pool in equal bins: times [bins], shares [classes, bins]."""
+    """Time-weighted mean shares of the pool in equal bins: edges [bins + 1], [classes, bins]."""
     duration_s = steps["duration_ns"].to_numpy() / 1e9
     edges_s = np.concatenate(([0.0], np.cumsum(duration_s)))
     bins_s = np.linspace(0, edges_s[-1], min(_NUM_BINS, len(steps)) + 1)
@@ -197,12 +209,17 @@ def _binned_shares(
     for name in ledger_classes:
         integral = np.concatenate(([0.0], np.cumsum(steps[name].to_numpy() * duration_s)))
         shares.append(np.diff(np.interp(bins_s, edges_s, integral)) / np.diff(bins_s) / num_slots)
-    return (bins_s[:-1] + bins_s[1:]) / 2, np.array(shares)
+    return bins_s, np.array(shares)
 
 
-def _at(result: Result) -> str:
+def _first_seed(result: Result) -> str:
     labels = [f"{_words(key)} {value}" for key, value in result.job.labels.items()]
-    return ", " + ", ".join(labels) if labels else ""
+    return ", ".join([*labels, f"seed {result.job.scenario.seed}"])
+
+
+def _legend(figure: Figure) -> None:
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, frameon=False, loc="outside upper center", ncols=3)
 
 
 def _words(key: str) -> str:
@@ -224,7 +241,7 @@ def _note_runs(figure: Figure, summary: pd.DataFrame) -> None:
         if num_seeds > 1
         else "one run a point, so no interval"
     )
-    figure.supxlabel(text, x=0.99, ha="right", fontsize="small", color="#555555")
+    figure.supxlabel(text, x=0.99, ha="right", **_SMALL)
 
 
 def _tidy(axes: Axes) -> None:

@@ -14,7 +14,6 @@ from engine.scheduler import Step
 from sim.ledger import LedgerIntegral
 from sim.records import Records
 
-_MOST_REFUSALS = 3
 Queues = tuple[int, int]  # sequences running and waiting
 NEVER = -1  # a time that has not come
 _STEP_COLUMNS = (
@@ -49,8 +48,7 @@ class Recorder:
         self._idle: tuple[KVUsage, Queues] = (usage, (0, 0))  # the state between two steps
         self._scheduled_ns = array("q")  # by the number of the step
         self._evicted_for_ns: Counter[int] = Counter()
-        self._refusals: list[str] = []  # the first few reasons
-        self._num_refused = 0
+        self._first_refusal: str | None = None
 
     def arrived(self, request_id: RequestId, now_ns: int) -> None:
         """A client has sent a request."""
@@ -59,9 +57,7 @@ class Recorder:
     def refused(self, request_id: RequestId, reason: str) -> None:
         """The engine has refused a request."""
         self._finish_reasons[_number(request_id)] = "refused"
-        self._num_refused += 1
-        if self._num_refused <= _MOST_REFUSALS:
-            self._refusals.append(f"refused: {reason}")
+        self._first_refusal = self._first_refusal or reason
         self._on_finished(1)
 
     def scheduled(self, step: Step, now_ns: int) -> None:
@@ -141,12 +137,8 @@ class Recorder:
             evicted_for_ns=self._evicted_for_ns,
             slot_ns=self._ledger.slot_ns,
             notes=notes,
-            refusals=(*self._refusals, *self._other_refusals()),
+            first_refusal=self._first_refusal,
         )
-
-    def _other_refusals(self) -> list[str]:
-        num_others = self._num_refused - len(self._refusals)
-        return [f"and {num_others} more refused"] if num_others else []
 
 
 def _frame(columns: dict[str, "array[int]"]) -> pd.DataFrame:

@@ -24,8 +24,8 @@ class Records:
     evicted_for_ns: time since the eviction of a block that was missed -> how often.
     slot_ns: each ledger class integrated over time, in slots x ns; they add up to the pool x the
         span. Idle time counts.
-    notes: what was changed while the workload was made. refusals: why the engine refused requests,
-        the first few and a count of the others.
+    notes: what was changed while the workload was made.
+    first_refusal: why the engine refused the first request that it refused.
     """
 
     requests: pd.DataFrame
@@ -34,4 +34,4 @@ class Records:
     evicted_for_ns: Counter[int]
     slot_ns: KVUsage
     notes: tuple[str, ...] = ()
-    refusals: tuple[str, ...] = ()
+    first_refusal: str | None = None

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pandas as pd
 from rich.console import Console
+from rich.measure import Measurement
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from sim import catalogue
 from sim.experiment import Result, plan_jobs, run_jobs
 from sim.run_folder import (
     folder_for,
@@ -21,7 +23,7 @@ from sim.scenario import RooflineSpec, Scenario
 from sim.scenario_file import load_scenario
 from sim.tables import summary_tables
 
-_PIPED_WIDTH = 200  # no terminal, no need to cut
+_MOST_NOTES = 8  # printed; all of them are in run.json
 
 
 def run_scenario(
@@ -39,8 +41,11 @@ def run_scenario(
             write_run(partial, scenario, _run(scenario, quiet))
     _print_summary(read_summary(folder), list(scenario.sweep), output_format)
     if not quiet:
-        for line in [*_assumptions(scenario), *read_notes(folder)]:
+        notes = read_notes(folder)
+        for line in [*_assumptions(scenario), *notes[:_MOST_NOTES]]:
             print(line, file=sys.stderr)
+        if len(notes) > _MOST_NOTES:
+            print(f"and {len(notes) - _MOST_NOTES} more notes in run.json", file=sys.stderr)
         print(f"{'written to' if is_new else 'found in'} {folder}", file=sys.stderr)
 
 
@@ -70,8 +75,11 @@ def _print_summary(summary: pd.DataFrame, label_keys: list[str], output_format: 
             json.dumps(json.loads(summary.to_json(orient="records", double_precision=15)), indent=1)
         )
     else:
-        console = Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH)
+        console = Console(markup=False, highlight=False)
         for table in summary_tables(summary, label_keys):
+            # A narrow terminal folds the lines; cutting columns would hide results.
+            wide = console.options.update(width=1000)
+            console.width = max(console.width, Measurement.get(console, wide, table).maximum)
             console.print(table, "")
 
 
@@ -90,4 +98,20 @@ def _assumptions(scenario: Scenario) -> list[str]:
         f"step times: roofline of {scenario.model} on {scenario.hardware}, assuming "
         f"{spec.flop_efficiency:.0%} of its FLOP/s, {spec.bandwidth_efficiency:.0%} of its "
         f"bandwidth and {spec.overhead_s * 1000:g} ms a step besides; not checked on hardware",
+        *_memory_warnings(scenario),
+    ]
+
+
+def _memory_warnings(scenario: Scenario) -> list[str]:
+    model, hardware = catalogue.model(scenario.model), catalogue.hardware(scenario.hardware)
+    left_bytes = hardware.memory_bytes - model.weight_bytes
+    pool_bytes = {
+        system: scenario.engine_config(system).num_slots * model.kv_bytes_per_token
+        for system in scenario.systems
+    }
+    return [
+        f"warning: the KV pool of {system!r} takes {bytes_ / 1e9:.0f} GB, {scenario.hardware} has "
+        f"{left_bytes / 1e9:.0f} GB beside the weights of {scenario.model}"
+        for system, bytes_ in pool_bytes.items()
+        if bytes_ > left_bytes
     ]

@@ -6,7 +6,7 @@ import os
 import platform
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -42,6 +42,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
     taken away again whatever happens. Raises UserError for such a place.
     """
     partial = folder.with_name(f".{folder.name}.partial-{os.getpid()}")
+    is_first = not folder.parent.exists()
     try:
         partial.mkdir(parents=True)
         yield partial
@@ -51,6 +52,9 @@ def new_folder(folder: Path) -> Iterator[Path]:
         raise UserError(f"{folder}: {(error.strerror or str(error)).lower()}") from None
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+        if is_first and not folder.exists():
+            with suppress(OSError):  # another run may have put something there
+                folder.parent.rmdir()
 
 
 def write_run(folder: Path, scenario: Scenario, results: list[Result]) -> None:
@@ -75,11 +79,14 @@ def write_run(folder: Path, scenario: Scenario, results: list[Result]) -> None:
 
 def is_finished(folder: Path) -> bool:
     """Whether the results of a run are here. Raises UserError for a folder that is no run."""
-    if not folder.exists():
-        return False
-    if not (folder / "summary.csv").is_file():
-        raise UserError(f"{folder}: has no summary.csv; remove it to run the scenario again")
-    return True
+    try:
+        if not folder.exists():
+            return False
+        if (folder / "summary.csv").stat().st_size:
+            return True
+    except OSError as error:
+        raise UserError(f"{folder}: {(error.strerror or str(error)).lower()}") from None
+    raise UserError(f"{folder}: its summary.csv is empty; remove the folder to run it again")
 
 
 def read_summary(folder: Path) -> pd.DataFrame:
@@ -97,10 +104,21 @@ def read_notes(folder: Path) -> list[str]:
 
 def _notes(results: list[Result]) -> list[str]:
     notes = [note for result in results for note in result.records.notes]
-    refusals = [
-        f"{result.job.system}: {text}" for result in results for text in result.records.refusals
+    return [*dict.fromkeys(notes), *_refusals(results)]
+
+
+def _refusals(results: list[Result]) -> list[str]:
+    """A line for each system and point of the sweep at which requests were refused."""
+    refused: dict[str, list[Result]] = {}
+    for result in results:
+        if result.records.first_refusal:
+            at = "".join(f", {key}={value}" for key, value in result.job.labels.items())
+            refused.setdefault(f"{result.job.system}{at}", []).append(result)
+    return [
+        f"{where}: {sum((r.records.requests['finish_reason'] == 'refused').sum() for r in runs)} "
+        f"requests refused in {len(runs)} runs, the first: {runs[0].records.first_refusal}"
+        for where, runs in refused.items()
     ]
-    return list(dict.fromkeys(notes + refusals))
 
 
 def _keys(result: Result) -> dict[str, Any]:
@@ -130,8 +148,9 @@ def _versions() -> dict[str, str]:
 def _file_digest(path: str) -> str:
     try:
         return hashlib.sha256(Path(path).read_bytes()).hexdigest()
-    except OSError as error:
-        raise UserError(f"{path}: {(error.strerror or str(error)).lower()}") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UserError(f"{path}: {reason.lower()}") from None
 
 
 def _code_digest() -> str:

@@ -1,6 +1,7 @@
 """What a scenario may say: the schema, with every key's type, range and default."""
 
 import json
+import re
 from dataclasses import asdict
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -20,6 +21,7 @@ from engine.config import EngineConfig
 from engine.transformer import TransformerConfig
 from sim import catalogue
 
+_LARGEST = 10_000_000  # of any count
 _LONGEST_S = 1e9  # 32 years; int64 nanoseconds end at 292
 
 _STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
@@ -75,7 +77,7 @@ class UniformSpec(Checked):
 class LogNormalSpec(Checked):
     """mean: of the continuous distribution; sigma: of its logarithm; then rounded and clipped."""
 
-    mean: float
+    mean: float = Field(gt=0, le=_LARGEST)
     sigma: float
     min: int = 1
     max: int | None = None
@@ -118,7 +120,7 @@ Lengths = Annotated[LengthSpec, BeforeValidator(_fixed)]
 class ConstantRateSpec(Checked):
     """rate: requests per second, equally spaced."""
 
-    rate: float = Field(gt=0)
+    rate: float = Field(ge=1e-6, le=1e9)
 
     def build(self) -> w.ConstantRate:
         """See Checked."""
@@ -128,7 +130,7 @@ class ConstantRateSpec(Checked):
 class PoissonSpec(Checked):
     """rate: requests per second."""
 
-    rate: float = Field(gt=0)
+    rate: float = Field(ge=1e-6, le=1e9)
 
     def build(self) -> w.Poisson:
         """See Checked."""
@@ -138,7 +140,7 @@ class PoissonSpec(Checked):
 class GammaSpec(Checked):
     """rate: requests per second; cv: coefficient of variation of the gaps (1 is Poisson)."""
 
-    rate: float = Field(gt=0)
+    rate: float = Field(ge=1e-6, le=1e9)
     cv: float
 
     def build(self) -> w.Gamma:
@@ -149,7 +151,7 @@ class GammaSpec(Checked):
 class ClosedLoopSpec(Checked):
     """concurrency users, each sending its next request think_time_s after an answer."""
 
-    concurrency: int
+    concurrency: int = Field(ge=1, le=_LARGEST)
     think_time_s: float = Field(0.0, le=_LONGEST_S)
 
     def build(self) -> w.ClosedLoop:
@@ -194,7 +196,7 @@ class WorkloadSpec(Spec):
 
     SYNTHETIC: ClassVar = ("requests", "arrivals", "prompts", "outputs")
 
-    requests: int | None = Field(None, ge=1)
+    requests: int | None = Field(None, ge=1, le=_LARGEST)
     arrivals: ArrivalsSpec | None = None
     prompts: PromptsSpec | None = None
     outputs: Lengths | None = None
@@ -206,10 +208,10 @@ class WorkloadSpec(Spec):
         given = [name for name in self.SYNTHETIC if getattr(self, name) is not None]
         if self.trace is None and len(given) < len(self.SYNTHETIC):
             missing = ", ".join(name for name in self.SYNTHETIC if name not in given)
-            raise ValueError(f"trace, or all of {', '.join(self.SYNTHETIC)}; missing: {missing}")
+            raise ValueError(f"a trace, or all of {', '.join(self.SYNTHETIC)}; missing: {missing}")
         if self.trace is not None and set(given) - {"requests"}:
             extra = ", ".join(name for name in given if name != "requests")
-            raise ValueError(f"trace replaces {extra}: give one or the other")
+            raise ValueError(f"either trace or {extra}, not both")
         return self
 
 
@@ -237,8 +239,8 @@ class RooflineSpec(Spec):
     """
 
     kind: Literal["roofline"]
-    flop_efficiency: float = Field(0.7, gt=0, le=1)
-    bandwidth_efficiency: float = Field(0.85, gt=0, le=1)
+    flop_efficiency: float = Field(0.7, ge=0.001, le=1)
+    bandwidth_efficiency: float = Field(0.85, ge=0.001, le=1)
     overhead_s: float = Field(0.001, ge=0, le=_LONGEST_S)
 
 
@@ -265,8 +267,17 @@ class ToyLMSettings(TransformerConfig):
 
 _ENGINE = TypeAdapter(EngineSettings)
 
-# What a sweep may vary: the first part of its key paths.
-_SWEPT = ["engine", "hardware", "latency", "model", "runner", "systems", "toy_lm", "workload"]
+# What a sweep may vary: the first part of its key paths -> how many parts follow it at least.
+_SWEPT = {
+    "model": 0,
+    "hardware": 0,
+    "runner": 0,
+    "engine": 1,
+    "latency": 1,
+    "toy_lm": 1,
+    "workload": 1,
+    "systems": 2,
+}
 
 
 def _one_of(names: list[str], name: str) -> str:
@@ -289,10 +300,10 @@ class Scenario(Spec):
     replications: runs of every point, each with a seed of its own (seed, seed + 1, ...).
     """
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)
-    seed: int = Field(1, ge=0)
-    replications: int = Field(1, ge=1)
-    model: str = "toy"
+    name: str
+    seed: int = Field(1, ge=0, le=2**63)
+    replications: int = Field(1, ge=1, le=1000)
+    model: str = "llama-3.1-8b"
     hardware: str = "a100-80gb"
     latency: Latency = RooflineSpec(kind="roofline")
     runner: Literal["toy-lm", "replay"] = "replay"
@@ -301,6 +312,13 @@ class Scenario(Spec):
     workload: WorkloadSpec
     systems: dict[str, dict[str, Any]] = Field({"default": {}}, min_length=1)
     sweep: dict[str, Annotated[list[Any], Field(min_length=1)]] = {}
+
+    @field_validator("name")
+    @classmethod
+    def _can_name_a_folder(cls, name: str) -> str:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}", name):
+            raise ValueError(f"got {name!r}, expected letters, digits and . _ -, at most 60")
+        return name
 
     @field_validator("model")
     @classmethod
@@ -314,20 +332,32 @@ class Scenario(Spec):
 
     @field_validator("systems")
     @classmethod
-    def _see_the_same_requests(cls, systems: dict[str, dict[str, Any]]) -> dict[str, Any]:
-        for system, settings in systems.items():
+    def _can_be_shown_and_compared(cls, systems: dict[str, dict[str, Any]]) -> dict[str, Any]:
+        for name, settings in systems.items():
+            if not re.fullmatch(r"[^\W_][\w .,:+/()=%-]{0,39}", name):
+                raise ValueError(
+                    f"got the name {name!r}, expected one of letters, digits, spaces and "
+                    "any of . , : + / ( ) = % - _, at most 40"
+                )
             if "max_model_len" in settings:
                 raise ValueError(
                     f"max_model_len only in `engine`, for it shapes the requests that all systems "
-                    f"see; {system!r} has one of its own"
+                    f"see; {name!r} has one of its own"
                 )
         return systems
 
     @field_validator("sweep")
     @classmethod
-    def _can_be_swept(cls, sweep: dict[str, Any]) -> dict[str, Any]:
-        for key_path in sweep:
-            _one_of(_SWEPT, key_path.partition(".")[0])
+    def _can_be_swept(cls, sweep: dict[str, list[Any]]) -> dict[str, list[Any]]:
+        for key_path, values in sweep.items():
+            first, *rest = key_path.split(".")
+            if len(rest) < _SWEPT.get(first, 99):
+                raise ValueError(
+                    f"got {key_path!r}, expected model, hardware, runner, or a key of engine, "
+                    "latency, toy_lm, workload or systems.NAME"
+                )
+            if any(value in values[:place] for place, value in enumerate(values)):
+                raise ValueError(f"got a value of {key_path} twice, expected different ones")
         return sweep
 
     @classmethod

@@ -22,13 +22,17 @@ class _Loader(yaml.SafeLoader):
     """Safe YAML without its two silent traps: a key given twice, and 1e9 read as text."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        for i, key in enumerate(keys):
-            if key in keys[:i]:
-                raise yaml.MarkedYAMLError(
-                    problem=f"the key {key!r} is given twice",
-                    problem_mark=node.value[i][0].start_mark,
-                )
+        seen = set()
+        for key_node, _ in node.value:
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                continue
+            key = self.construct_object(key_node, deep=True)
+            mark = key_node.start_mark
+            if not isinstance(key, str):
+                raise yaml.MarkedYAMLError(problem=f"the key {key!r} is no text", problem_mark=mark)
+            if key in seen:
+                raise yaml.MarkedYAMLError(problem=f"{key!r} is given twice", problem_mark=mark)
+            seen.add(key)
         return super().construct_mapping(node, deep)
 
 
@@ -84,8 +88,8 @@ def _set_key(data: dict[str, Any], keys: list[str], value: Any, where: str) -> N
     node: Any = data
     for key in keys[:-1]:
         child = node.get(key)
-        if key == "latency" and isinstance(child, str):  # a bare word names the kind
-            child = {"kind": child}
+        if key == "latency" and not isinstance(child, dict):  # a bare word names the kind
+            child = {"kind": child or "roofline"}
         if child is None:
             child = {}
         if not isinstance(child, dict):
@@ -164,7 +168,7 @@ def _map_path(value: Any, change: Callable[[str], str]) -> Any:
 def _anchored(data: Any, folder: Path, where: str) -> Any:
     """Paths made independent of the folder in which the scenario is used later."""
     try:
-        return map_paths(data, lambda path: str(folder.absolute() / Path(path).expanduser()))
+        return map_paths(data, lambda path: str(folder.absolute() / path))
     except RecursionError:
         raise UserError(f"{where}: a value contains itself through an anchor") from None
 
@@ -194,8 +198,8 @@ def _explain(detail: Any, prefix: tuple[str, ...]) -> str:
     path = ".".join(str(part) for part in _without_tags((*prefix, *detail["loc"])))
     if detail["type"] == "extra_forbidden" or detail["type"] == "unexpected_keyword_argument":
         return f"{path}: unknown key{_suggestion(path.rpartition('.')[2])}"
-    if detail["type"] == "missing":
-        return f"{path}: missing"
+    if detail["type"] in ("missing", "union_tag_not_found"):
+        return f"{path}{'.kind' if detail['type'] != 'missing' else ''}: missing"
     if detail["type"] == "value_error":  # raised by our own checks
         text = str(detail["ctx"]["error"])
         if ": got " in text:  # a setting names itself: "num_blocks: got 0, expected >= 1"
@@ -204,7 +208,9 @@ def _explain(detail: Any, prefix: tuple[str, ...]) -> str:
     if detail["type"] == "union_tag_invalid":
         tags = detail["ctx"]["expected_tags"]
         return f"{path}.kind: got {detail['ctx']['tag']!r}, expected one of {tags}"
-    expected = detail["msg"].removeprefix("Input should be ")
+    # "Input should be a valid integer", "List should have at least 1 item ..."
+    expected = re.sub(r"^[A-Z]\w* should (be )?", "", detail["msg"])
+    expected = expected.replace("an object", "a mapping of keys")
     return f"{path}: got {_short(detail['input'])}, expected {expected}"
 
 

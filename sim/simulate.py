@@ -44,7 +44,7 @@ def _send(env: simpy.Environment, replica: Replica, workload: Workload) -> None:
     assert workload.closed_loop
     numbers = iter(range(len(workload)))
     think_time_ns = round(workload.closed_loop.think_time_s * 1e9)
-    for _ in range(workload.closed_loop.concurrency):
+    for _ in range(min(workload.closed_loop.concurrency, len(workload))):
         env.process(closed_loop_user(env, replica, numbers, think_time_ns, make_request))
 
 

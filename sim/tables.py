@@ -21,8 +21,9 @@ def _number(value: float) -> str:
     return f"{value:.3g}" if value < 100 else f"{value:.0f}"
 
 
-# Metric of the summary -> (heading, format).
-_COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {
+Columns = dict[str, tuple[str, Callable[[float], str]]]  # metric -> (heading, format)
+
+_COLUMNS: Columns = {
     "output_tokens_per_s": ("output\ntokens/s", _number),
     "ttft_p50_s": ("TTFT\np50 ms", _milliseconds),
     "ttft_p99_s": ("\np99 ms", _milliseconds),
@@ -36,36 +37,48 @@ _WITH_INTERVAL = "output_tokens_per_s"
 
 
 def summary_tables(summary: pd.DataFrame, label_keys: list[str]) -> list[Table]:
-    """Means over the seeds: a table of the systems or, with a sweep, one for each system."""
+    """Means over the seeds: a table of the systems or, with a sweep, one for each system.
+
+    Refused requests get a column where there are any: without them in view, a system that serves
+    only the easy ones looks best.
+    """
+    columns = dict(_COLUMNS)
+    if summary["refused"].any():
+        columns["refused"] = ("re-\nfused", _number)
     if not label_keys:
-        table = _table(["system"])
+        table = _table(["system"], columns)
         for system, rows in summary.groupby("system", sort=False):
-            table.add_row(str(system), *_cells(rows))
+            table.add_row(str(system), *_cells(rows, columns))
         return [table]
     tables = []
     for system, of_system in summary.groupby("system", sort=False):
-        table = _table([key.rpartition(".")[2].replace("_", " ") for key in label_keys])
+        headings = [key.rpartition(".")[2].replace("_", " ") for key in label_keys]
+        table = _table(headings, columns)
         table.title = str(system)
         for labels, rows in of_system.groupby(label_keys, sort=False, dropna=False):
-            table.add_row(*map(str, labels), *_cells(rows))
+            table.add_row(*map(_label, labels), *_cells(rows, columns))
         tables.append(table)
     return tables
 
 
-def _table(label_headings: list[str]) -> Table:
+def _label(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _table(label_headings: list[str], columns: Columns) -> Table:
     table = Table(
         box=None, pad_edge=False, padding=(0, 2, 0, 0), title_justify="left", title_style="bold"
     )
     for heading in label_headings:
         table.add_column("\n" + heading, justify="right", min_width=11)
-    for metric, (heading, _) in _COLUMNS.items():
+    for metric, (heading, _) in columns.items():
         table.add_column(heading, justify="right", min_width=11 if metric == _WITH_INTERVAL else 6)
     return table
 
 
-def _cells(rows: pd.DataFrame) -> list[str]:
+def _cells(rows: pd.DataFrame, columns: Columns) -> list[str]:
     cells = []
-    for metric, (_, form) in _COLUMNS.items():
+    for metric, (_, form) in columns.items():
         values = rows[metric].dropna()
         cell = form(values.mean()) if len(values) else "-"
         half_width = half_width_95(values.to_numpy()) if metric == _WITH_INTERVAL else None

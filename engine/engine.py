@@ -51,6 +51,7 @@ class Engine:
         self._num_generated = 0
         self._max_in_flight = 2 if config.async_scheduling else 1
         self._in_flight: deque[Step] = deque()  # scheduled, not committed
+        self._is_running = False
         self._computed: tuple[Step, list[int]] | None = None  # by `step`, not committed yet
 
     @property
@@ -123,7 +124,7 @@ class Engine:
         Raises RuntimeError when more are, as after a runner that failed in its midst: the cache
         then holds blocks that were never computed, and the engine is done for.
         """
-        if len(self._in_flight) == self._max_in_flight:
+        if self._is_running or len(self._in_flight) == self._max_in_flight:
             raise RuntimeError(f"step {self._in_flight[0].index} has not been committed")
         step = self.scheduler.schedule()
         if step.chunks:
@@ -136,7 +137,10 @@ class Engine:
         A sequence that ended after the step was scheduled is left out.
         """
         step.drop_ended()
-        return self.runner.run(step)
+        self._is_running = True  # and stays so when the runner fails
+        token_ids = self.runner.run(step)
+        self._is_running = False
+        return token_ids
 
     def commit(self, step: Step, token_ids: list[int]) -> list[TokenOutput]:
         """Take the tokens of the oldest step in flight and release what has ended.

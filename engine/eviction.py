@@ -48,32 +48,36 @@ class KeyOrder:
     def __init__(self, key: Callable[[int], int]) -> None:
         self._key = key
         self._heap: list[tuple[int, int, int]] = []  # (key, number of the release, block id)
-        self._release: dict[int, int] = {}  # block id -> number of the release that counts
+        self._entries: dict[int, tuple[int, int, int]] = {}  # block id -> the entry that counts
         self._num_releases = 0
 
     def __len__(self) -> int:
-        return len(self._release)
+        return len(self._entries)
 
     def __contains__(self, block_id: int) -> bool:
-        return block_id in self._release
+        return block_id in self._entries
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self._release)
+        return iter(self._entries)
 
     def add(self, block_id: int) -> None:
         """A block is released."""
         self._num_releases += 1
-        self._release[block_id] = self._num_releases
-        heapq.heappush(self._heap, (self._key(block_id), self._num_releases, block_id))
+        entry = (self._key(block_id), self._num_releases, block_id)
+        self._entries[block_id] = entry
+        heapq.heappush(self._heap, entry)
+        if len(self._heap) > 2 * len(self._entries) + 100:  # most of it no longer counts
+            self._heap = sorted(self._entries.values())
 
     def remove(self, block_id: int) -> None:
         """A block is held again."""
-        del self._release[block_id]
+        del self._entries[block_id]
 
     def pop(self) -> int:
         """Take the block that is to be evicted next."""
         while True:
-            _, release, block_id = heapq.heappop(self._heap)
-            if self._release.get(block_id) == release:
-                del self._release[block_id]
+            entry = heapq.heappop(self._heap)
+            block_id = entry[2]
+            if self._entries.get(block_id) == entry:
+                del self._entries[block_id]
                 return block_id

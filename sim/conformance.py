@@ -5,17 +5,17 @@ is described in docs/conformance.md.
 """
 
 import gzip
-import json
 import sys
 import zlib
 from collections import defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
 
 from engine import (
-    ConfigError,
     Engine,
     EngineConfig,
     ReplayRunner,
@@ -28,8 +28,27 @@ from engine import (
     TokenPrompt,
 )
 from sim.errors import UserError
+from sim.scenario import engine_config
+from sim.scenario_file import explain
 
 _NO_STOP_TOKEN = -1  # the recorded ids may be any number from 0
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class WorkloadRow:
+    """A line of workload.jsonl."""
+
+    id: RequestId
+    arrive_step: int
+    prompt: list[int]
+    output: list[int]
+    priority: int = 0
+
+
+_WORKLOAD_ROW = TypeAdapter(WorkloadRow)
+_OBJECT = TypeAdapter(dict[str, Any])
 
 # Fields of a recorded step, in the order in which they are decided.
 _COMPARED = (
@@ -86,7 +105,10 @@ class Case:
     @property
     def steps(self) -> Iterator[dict[str, Any]]:
         """The recorded steps, read as they are asked for."""
-        for _, row in _rows(self.folder, "steps.jsonl"):
+        for where, line in _lines(self.folder, "steps.jsonl"):
+            row = _parse(_OBJECT, line, where)
+            if not isinstance(row.get("step"), int):
+                raise UserError(f"{where}: step: got {row.get('step')!r}, expected a number")
             yield row
 
 
@@ -129,32 +151,31 @@ def read_case(folder: Path) -> Case:
     config, ignored = _read_config(folder)
     arrivals: defaultdict[int, list[Request]] = defaultdict(list)
     outputs: dict[RequestId, list[int]] = {}
-    for where, row in _rows(folder, "workload.jsonl"):
+    for where, line in _lines(folder, "workload.jsonl"):
+        row = _parse(_WORKLOAD_ROW, line, where)
         try:
-            request_id, output = row["id"], row["output"]
-            prompt = TokenPrompt(row["prompt"])
             request = Request(
-                request_id,
-                prompt,
-                max_new_tokens=len(output),
-                priority=row.get("priority", 0),
+                row.id,
+                TokenPrompt(row.prompt),
+                max_new_tokens=len(row.output),
+                priority=row.priority,
                 stop_token_id=_NO_STOP_TOKEN,
             )
-            arrivals[row["arrive_step"]].append(request)
-        except (KeyError, TypeError, RequestError) as error:
-            raise UserError(f"{where}: expected id, arrive_step, prompt, output: {error}") from None
-        outputs[request_id] = output
+        except RequestError as error:
+            raise UserError(f"{where}: {error}") from None
+        arrivals[row.arrive_step].append(request)
+        outputs[row.id] = row.output
     return Case(folder, config, ignored, arrivals, outputs)
 
 
 def _read_config(folder: Path) -> tuple[EngineConfig, list[str]]:
     path = _file(folder, "config.json")
+    settings = _parse(_OBJECT, _read(path), str(path))
+    known = {field.name for field in fields(EngineConfig)} & set(settings)
     try:
-        settings = json.loads(_read(path))
-        known = {field.name for field in fields(EngineConfig)} & set(settings)
-        config = EngineConfig(**{name: settings[name] for name in sorted(known)})
-    except (ConfigError, TypeError, ValueError) as error:
-        raise UserError(f"{path}: {error}") from None
+        config = engine_config({name: settings[name] for name in sorted(known)})
+    except ValidationError as error:
+        raise UserError(f"{path}: {'; '.join(explain(error))}") from None
     return config, sorted(set(settings) - known)
 
 
@@ -172,6 +193,8 @@ def compare(case: Case) -> Verdict:
                 difference = Difference(recorded["step"], field, recorded[field], decided[field])
                 return Verdict(num_equal, difference)
         num_equal += 1
+    if not num_equal:
+        raise UserError(f"{_file(case.folder, 'steps.jsonl')}: no steps")
     return Verdict(num_equal, None)
 
 
@@ -215,18 +238,18 @@ def _file(folder: Path, name: str) -> Path:
     return plain if plain.is_file() else folder / f"{name}.gz"
 
 
-def _rows(folder: Path, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Where each line stands, for messages, and the object it holds."""
+def _lines(folder: Path, name: str) -> Iterator[tuple[str, str]]:
+    """Where each line stands, for messages, and the line."""
     path = _file(folder, name)
     for number, line in enumerate(_read(path).splitlines(), start=1):
-        where = f"{path}, line {number}"
-        try:
-            row = json.loads(line)
-        except ValueError as error:
-            raise UserError(f"{where}: not JSON: {error}") from None
-        if not isinstance(row, dict):
-            raise UserError(f"{where}: expected an object, got {type(row).__name__}")
-        yield where, row
+        yield f"{path}, line {number}", line
+
+
+def _parse(adapter: TypeAdapter[T], text: str, where: str) -> T:
+    try:
+        return adapter.validate_json(text, strict=True)
+    except ValidationError as error:
+        raise UserError(f"{where}: {'; '.join(explain(error))}") from None
 
 
 def _read(path: Path) -> str:

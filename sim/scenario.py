@@ -286,6 +286,11 @@ def _one_of(names: list[str], name: str) -> str:
     return name
 
 
+def engine_config(settings: dict[str, Any]) -> EngineConfig:
+    """An engine's settings from plain data. Raises pydantic's ValidationError."""
+    return EngineConfig(**asdict(_ENGINE.validate_json(_json(settings))))
+
+
 def _json(data: Any) -> str:
     # Strict validation takes a mapping for a data class only where it comes as JSON.
     return json.dumps(data, default=str)
@@ -367,5 +372,4 @@ class Scenario(Spec):
 
     def engine_config(self, system: str) -> EngineConfig:
         """Settings of one system: the common ones, overridden by its own."""
-        settings = _ENGINE.validate_json(_json({**asdict(self.engine), **self.systems[system]}))
-        return EngineConfig(**asdict(settings))
+        return engine_config({**asdict(self.engine), **self.systems[system]})

@@ -189,8 +189,12 @@ def _check_systems(scenario: Scenario, source: str) -> None:
 
 
 def _user_error(error: ValidationError, source: str, prefix: tuple[str, ...]) -> UserError:
-    lines = [f"{source}: {_explain(detail, prefix)}" for detail in error.errors()]
-    return UserError("\n".join(lines))
+    return UserError("\n".join(f"{source}: {line}" for line in explain(error, prefix)))
+
+
+def explain(error: ValidationError, prefix: tuple[str, ...] = ()) -> list[str]:
+    """One line for each mistake: key path, what came, what was expected."""
+    return [_explain(detail, prefix) for detail in error.errors()]
 
 
 def _explain(detail: Any, prefix: tuple[str, ...]) -> str:

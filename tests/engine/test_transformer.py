@@ -251,12 +251,12 @@ def test_a_padded_vocabulary_has_no_logits_beyond_the_tokenizer() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"num_layers": 0}, "num_layers: got 0, expected >= 1"),
-        ({"num_heads": 0}, "num_heads: got 0, expected >= 1"),
+        ({"num_layers": 0}, "num_layers: got 0, expected from 1 to 65536"),
+        ({"num_heads": 0}, "num_heads: got 0, expected from 1 to 65536"),
         ({"num_kv_heads": 3}, "num_kv_heads: got 3, expected a divisor of num_heads (4)"),
-        ({"head_size": 15}, "head_size: got 15, expected even and >= 2"),
-        ({"d_ff": 0}, "d_ff: got 0, expected >= 1"),
-        ({"vocab_size": 256}, "vocab_size: got 256, expected >= 257"),
+        ({"head_size": 15}, "head_size: got 15, expected even, from 2 to 65536"),
+        ({"d_ff": 0}, "d_ff: got 0, expected from 1 to 65536"),
+        ({"vocab_size": 256}, "vocab_size: got 256, expected from 257 to 655360"),
         ({"rope_theta": 0.0}, "rope_theta: got 0.0, expected > 0"),
         ({"norm_eps": 0.0}, "norm_eps: got 0.0, expected > 0"),
         ({"seed": -1}, "seed: got -1, expected >= 0"),

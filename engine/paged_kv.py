@@ -118,7 +118,7 @@ class PagedKVManager:
         num_full = num_tokens // self._block_size
         if self._trie is not None:
             for block_id in table.block_ids[num_full : table.num_published]:
-                self._trie.remove(block_id)
+                self._trie.withdraw(block_id)
             table.num_published = min(table.num_published, num_full)
 
     def retire(self, seq: Sequence) -> None:

@@ -99,6 +99,15 @@ class PrefixTrie:
         if node.evicted_at != evicted_at:
             return  # published again since
         node.evicted_at = None
+        self._drop_unneeded(node)
+
+    def withdraw(self, block_id: int) -> None:
+        """Forget a block whose content was published but never computed: that is no eviction."""
+        node = self._node_of.pop(block_id)
+        del node.block_ids[block_id]
+        self._drop_unneeded(node)
+
+    def _drop_unneeded(self, node: _Node) -> None:
         while node.parent and not (node.block_ids or node.children or node.evicted_at is not None):
             del node.parent.children[node.key]
             node = node.parent

@@ -215,7 +215,8 @@ def _explain(detail: Any, prefix: tuple[str, ...]) -> str:
     # "Input should be a valid integer", "List should have at least 1 item ..."
     expected = re.sub(r"^[A-Z]\w* should (be )?", "", detail["msg"])
     expected = expected.replace("an object", "a mapping of keys")
-    return f"{path}: got {_short(detail['input'])}, expected {expected}"
+    where = f"{path}: " if path else ""
+    return f"{where}got {_short(detail['input'])}, expected {expected}"
 
 
 def _without_tags(location: tuple[Any, ...]) -> list[Any]:

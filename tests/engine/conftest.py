@@ -1,8 +1,10 @@
 """A small world to schedule in: scripted tokens, one line of log per step, books always checked."""
 
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Iterator
 
 import pytest
+import threadpoolctl
 
 from engine.config import EngineConfig
 from engine.engine import Engine
@@ -40,8 +42,16 @@ class World:
         config = EngineConfig(**(small | settings))
         self.engine = Engine(config, self.runner, with_text=False)
         self.outputs: list[TokenOutput] = []
+        self.in_flight: deque[Step] = deque()  # of the asynchronous loop
 
-    def add(self, request_id: str, prompt: int | list[int], output: int | list[int]) -> Sequence:
+    def add(
+        self,
+        request_id: str,
+        prompt: int | list[int],
+        output: int | list[int],
+        *,
+        priority: int = 0,
+    ) -> Sequence:
         """Queue a request. A prompt given by its length has tokens that no other prompt has.
 
         output: how many tokens it generates, up to its limit; or which, STOP ending it early.
@@ -51,7 +61,9 @@ class World:
         if isinstance(output, int):
             output = list(range(500, 500 + output))
         self.runner.scripts[request_id] = output
-        request = Request(request_id, TokenPrompt(prompt), len(output), stop_token_id=STOP)
+        request = Request(
+            request_id, TokenPrompt(prompt), len(output), priority=priority, stop_token_id=STOP
+        )
         seq = self.engine.add_request(request)
         self.engine.check()
         return seq
@@ -83,6 +95,33 @@ class World:
         log = []
         while line := self.step():
             log.append(line)
+            assert len(log) < 1000, "it does not end"
+        return log
+
+    def advance(self) -> str:
+        """One turn of the asynchronous loop; returns its line of the log.
+
+        A step is scheduled; then, once two are in flight or nothing could be scheduled, the results
+        of the oldest are taken. The line says who got a token of them, and with "!" whose was the
+        last: "a 4+1 => a, b!".
+        """
+        step = self.schedule()
+        if step.chunks:
+            self.in_flight.append(step)
+        line = describe(step)
+        if len(self.in_flight) > 1 or (self.in_flight and not step.chunks):
+            oldest = self.in_flight.popleft()
+            outputs = self.commit(oldest, self.engine.run(oldest))
+            line += " => " + (
+                ", ".join(f"{o.request_id}{'!' * o.finished}" for o in outputs) or "-"
+            )
+        return line
+
+    def run_async(self) -> list[str]:
+        """Turns until nothing runs any more; returns the log."""
+        log = []
+        while self.engine.has_work or self.in_flight:
+            log.append(self.advance())
             assert len(log) < 1000, "it does not end"
         return log
 
@@ -118,6 +157,13 @@ def describe(step: Step) -> str:
 
 def ids(seqs: Iterable[Sequence]) -> str:
     return ", ".join(str(seq.request.request_id) for seq in seqs)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> Iterator[None]:
+    """The toy model's matrices are too small for BLAS threads, which wait for each other."""
+    with threadpoolctl.threadpool_limits(1):
+        yield
 
 
 @pytest.fixture

@@ -214,6 +214,53 @@ def test_nothing_is_shared_without_prefix_caching():
     assert usage(kv) == {"free": 16}
 
 
+# --- a chunk that is taken back ---
+
+
+def test_retracted_tokens_are_neither_filled_nor_shared():
+    """Of 13 tokens in 4 blocks the last 8 are not computed after all: the table ends in block 1.
+
+    Its blocks stay. Blocks 1 and 2, published before, are full no longer; block 0 still is.
+    """
+    kv = manager(8)
+    seq = sequence(tokens(13))
+    admit(kv, seq)
+    assert kv.cached_prefix(sequence(tokens(20))) == [0, 1, 2]
+    kv.retract(seq, 5)
+    assert (seq.num_computed_tokens, seq.block_table.block_ids) == (5, [0, 1, 2, 3])
+    assert usage(kv) == {"live": 5, "tail": 3, "reserved": 8, "free": 16}
+    assert kv.cached_prefix(sequence(tokens(20))) == [0]
+    kv.check([seq])
+    kv.grow(seq, 4)
+    kv.publish(seq, 9)
+    assert kv.cached_prefix(sequence(tokens(20))) == [0, 1]
+    kv.check([seq])
+
+
+def test_retracted_block_that_was_full_before_stays_shared():
+    """The chunk began at token 8, the end of block 1: only block 2 is taken back."""
+    kv = manager(8)
+    seq = sequence(tokens(13))
+    admit(kv, seq, 8)
+    kv.grow(seq, 4)
+    kv.publish(seq, 12)
+    kv.retract(seq, 8)
+    assert kv.cached_prefix(sequence(tokens(20))) == [0, 1]
+    assert usage(kv) == {"live": 8, "reserved": 4, "free": 20}
+    kv.release(seq)
+    assert usage(kv) == {"cached": 8, "free": 24}
+    kv.check([])
+
+
+def test_retract_without_prefix_caching():
+    kv = manager(8, caching=False)
+    seq = sequence(tokens(13))
+    admit(kv, seq)
+    kv.retract(seq, 0)
+    assert usage(kv) == {"reserved": 16, "free": 16}
+    kv.check([seq])
+
+
 # --- the ledger, worked by hand: 8 blocks of 4 slots ---
 
 

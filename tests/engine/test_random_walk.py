@@ -12,11 +12,21 @@ import pytest
 
 from engine.config import EngineConfig
 from engine.engine import Engine
+from engine.eviction import EVICTION
 from engine.request import Request, RequestError, Sequence, TokenOutput, TokenPrompt
 from engine.scheduler import Step
 
 STOP = -1
 ALPHABET = (0, 1, 2)  # few tokens, so that prompts often agree by chance as well
+
+# The ways to run that a walk can take; the other settings are drawn.
+KINDS: dict[str, dict[str, object]] = {
+    "continuous": {},
+    "static": {"batching": "static"},
+    "async": {"async_scheduling": True},
+    "priority": {"policy": "priority"},
+    "async priority": {"async_scheduling": True, "policy": "priority"},
+}
 
 
 def next_token(prefix: list[int]) -> int:
@@ -63,13 +73,12 @@ class PrefixRunner:
             self.pool[seq.block_table.locate(position)] = [*before, token]
 
 
-def random_settings(rng: random.Random, batching: str) -> dict[str, object]:
+def random_settings(rng: random.Random) -> dict[str, object]:
     """Short models, and pools of two thirds of a full sequence up to two."""
     block_size = rng.randint(1, 16)
     max_model_len = rng.randint(8, 60)
     chunked = rng.random() < 0.7
     return {
-        "batching": batching,
         "block_size": block_size,
         "num_blocks": max(1, rng.randint(max_model_len * 2 // 3, 2 * max_model_len) // block_size),
         "max_model_len": max_model_len,
@@ -81,16 +90,20 @@ def random_settings(rng: random.Random, batching: str) -> dict[str, object]:
         "long_prefill_token_threshold": rng.choice([0, 0, rng.randint(1, 8)]),
         "watermark": rng.choice([0.0, 0.0, 0.1, 0.4]),
         "reserve_full_isl": rng.random() < 0.6,
+        "eviction": rng.choice(EVICTION),
     }
 
 
 class Walk:
     """An engine under random requests and cancellations, and what is known of it from outside."""
 
-    def __init__(self, seed: int, batching: str) -> None:
+    def __init__(self, seed: int, kind: str) -> None:
         self.rng = rng = random.Random(seed)
-        self.config = EngineConfig(**random_settings(rng, batching))
-        self.engine = Engine(self.config, PrefixRunner(), with_text=False)
+        self.config = EngineConfig(**(random_settings(rng) | KINDS[kind]))
+        self.runner = PrefixRunner()
+        self.engine = Engine(self.config, self.runner, with_text=False)
+        self.computed: tuple[Step, list[int]] | None = None  # its tokens are not committed yet
+        self.pending: Counter[int] = Counter()  # tokens in flight of each request
         self.unfinished: dict[int, Sequence] = {}
         self.num_computed: dict[int, int] = {}
         self.outputs: dict[int, list[int]] = {}
@@ -114,7 +127,13 @@ class Walk:
         request_id = self.counts["added"]
         self.counts["added"] += 1
         max_new_tokens = rng.randint(1, 30)
-        request = Request(request_id, TokenPrompt(prompt), max_new_tokens, stop_token_id=STOP)
+        request = Request(
+            request_id,
+            TokenPrompt(prompt),
+            max_new_tokens,
+            priority=rng.randint(0, 3),
+            stop_token_id=STOP,
+        )
         try:
             self.unfinished[request_id] = self.engine.add_request(request)
         except RequestError:
@@ -140,21 +159,32 @@ class Walk:
             self.cancel()
 
     def step(self, *, disturbed: bool) -> None:
+        """As the live loop does it: the step before is committed while this one is in flight."""
         if not disturbed or self.rng.random() < 0.3:
             self.engine.close_batch()
-        waiting = list(self.engine.scheduler.waiting)
+        waiting, running = list(self.engine.scheduler.waiting), list(self.engine.scheduler.running)
         step = self.engine.schedule()
         self.check()
-        self.check_step(step, waiting)
-        tokens = self.engine.runner.run(step)
+        self.check_order(step, waiting, running)
+        self.check_step(step)
+        self.commit()  # of the step before, with asynchronous scheduling
+        self.computed = (step, self.engine.run(step))
+        self.check_cache()
         if disturbed:
             self.disturb()
-        for output in self.engine.commit(step, tokens):
-            self.take(output)
-        self.check()
+        if not self.config.async_scheduling:
+            self.commit()
+
+    def commit(self) -> None:
+        if self.computed:
+            for output in self.engine.commit(*self.computed):
+                self.take(output)
+            self.computed = None
+            self.check()
 
     def take(self, output: TokenOutput) -> None:
         request_id = output.request_id
+        self.pending[request_id] -= 1
         self.outputs[request_id].append(output.token_id)
         if output.finished:
             seq = self.unfinished.pop(request_id)
@@ -173,34 +203,70 @@ class Walk:
         self.check_sharing()
 
     def check_sharing(self) -> None:
-        """Two positions share a slot only if the tokens up to them are equal."""
-        holder_of: dict[tuple[int, int], list[int]] = {}
+        """Two positions share a slot only if the tokens up to them are equal.
+
+        A token in flight is not known yet: its slot is nobody else's.
+        """
+        holder_of: dict[tuple[int, int], object] = {}
         for seq in self.engine.scheduler.holders:
             known = seq.token_ids(0, seq.num_tokens)
             for position in range(seq.num_computed_tokens):
-                prefix = known[: position + 1]
-                assert holder_of.setdefault(seq.block_table.locate(position), prefix) == prefix
+                content = known[: position + 1] if position < len(known) else seq
+                assert holder_of.setdefault(seq.block_table.locate(position), content) == content
 
-    def check_step(self, step: Step, waiting: list[Sequence]) -> None:
-        """Every chunk goes on where the last one ended, within the limits, in order of arrival."""
+    def check_cache(self) -> None:
+        """What a prompt would hit now has been computed, and from exactly its tokens."""
+        prompt = self.rng.choice([[0], *self.openings, *self.said[-8:]])
+        if len(prompt) > 1:
+            probe = Sequence(Request("probe", TokenPrompt(prompt), 1), self.config.block_size, 1000)
+            for number, block_id in enumerate(self.engine.kv.cached_prefix(probe)):
+                for offset in range(self.config.block_size):
+                    position = number * self.config.block_size + offset
+                    assert self.runner.pool[block_id, offset] == prompt[: position + 1]
+
+    def check_order(self, step: Step, waiting: list[Sequence], running: list[Sequence]) -> None:
+        """Who is admitted waited first, who is preempted is the last or the worst."""
         admitted = [seq for seq, _ in step.admitted]
         assert admitted == waiting[: len(admitted)]
+        assert not (admitted and step.preempted)
+        assert not any(self.pending[seq.request.request_id] for seq in admitted)
+        by_priority = self.config.policy == "priority"
+        left = list(running)
+        for seq in step.preempted:
+            assert seq is (max(left, key=rank) if by_priority else left[-1])
+            left.remove(seq)
+        assert self.engine.scheduler.running == left + admitted
+        queue = list(self.engine.scheduler.waiting)
+        if by_priority:
+            assert queue == sorted(queue, key=rank)
+        else:
+            assert queue == step.preempted[::-1] + waiting[len(admitted) :]
+
+    def check_step(self, step: Step) -> None:
+        """Every chunk goes on where the last one ended, within the limits."""
         for seq in step.preempted:
             self.num_computed[seq.request.request_id] = 0
             self.counts["preempted"] += 1
+            self.counts["preempted with a token in flight"] += seq.num_stale
+            assert seq.num_stale == self.pending[seq.request.request_id]
         for seq, num_cached in step.admitted:
             self.num_computed[seq.request.request_id] = num_cached
             self.counts["hits"] += num_cached > 0
         for seq, start, num_tokens, samples in step.chunks:
             request_id = seq.request.request_id
             num_known = len(seq.request.prompt) + len(self.outputs[request_id])
+            num_known += self.pending[request_id]
+            assert num_known < seq.max_num_tokens
             assert self.num_computed[request_id] == start
             assert num_tokens >= 1
             assert samples == (start + num_tokens == num_known)
             self.num_computed[request_id] += num_tokens
+            self.pending[request_id] += samples
             self.counts["chunks that do not sample"] += not samples
         assert len(step.chunks) == len({chunk.seq for chunk in step.chunks})
+        assert not {chunk.seq for chunk in step.chunks} & set(step.preempted)
         self.check_limits(step)
+        self.check_shape(step)
 
     def check_limits(self, step: Step) -> None:
         config = self.config
@@ -212,6 +278,16 @@ class Walk:
         else:
             assert num_running <= config.max_num_seqs
             assert num_tokens <= config.max_num_batched_tokens
+
+    def check_shape(self, step: Step) -> None:
+        """The totals that a latency model reads are those of the chunks."""
+        decodes = [
+            c for c in step.chunks if c.num_tokens == 1 and c.start >= len(c.seq.request.prompt)
+        ]
+        prefills = [c for c in step.chunks if c not in decodes]
+        assert step.num_decodes == len(decodes)
+        assert step.decode_context_tokens == sum(chunk.start + 1 for chunk in decodes)
+        assert step.prefills == [(chunk.num_tokens, chunk.start) for chunk in prefills]
 
     def check_output(self, seq: Sequence, reason: str | None) -> None:
         """Sharing, chunks, preemption and company have changed no token."""
@@ -225,22 +301,34 @@ class Walk:
         self.said.append(prompt + [token for token in output if token != STOP])
 
 
-def walk(seed: int, batching: str) -> Walk:
-    """60 steps under load, then as many as the rest may need: one token a step for one sequence."""
-    it = Walk(seed, batching)
+def rank(seq: Sequence) -> tuple[int, int]:
+    """Lower goes first under the priority policy; the ids count the arrivals."""
+    return seq.request.priority, int(seq.request.request_id)
+
+
+def walk(seed: int, kind: str) -> Walk:
+    """60 steps under load, then as many as the rest may need: one token a step for one sequence.
+
+    A step more for each preemption, in which a sequence that preempts itself leaves nothing to run.
+    """
+    it = Walk(seed, kind)
     for _ in range(60):
         it.disturb()
         it.step(disturbed=True)
-    for _ in range(sum(seq.max_num_tokens for seq in it.unfinished.values())):
+    num_steps = sum(seq.max_num_tokens for seq in it.unfinished.values())
+    num_preempted = it.counts["preempted"]
+    while num_steps + it.counts["preempted"] - num_preempted > 0 and it.engine.has_work:
         it.step(disturbed=False)
+        num_steps -= 1
+    it.commit()
     return it
 
 
-@pytest.mark.parametrize("batching", ["continuous", "static"])
-@pytest.mark.parametrize("seed", range(60))
-def test_random_walk(seed, batching):
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(30))
+def test_random_walk(seed, kind):
     """Nobody starves, every block comes back; everything else is checked on the way."""
-    it = walk(seed, batching)
+    it = walk(seed, kind)
     assert not it.unfinished
     assert not it.engine.has_work
     assert it.engine.kv.num_free_blocks == it.config.num_blocks
@@ -248,16 +336,21 @@ def test_random_walk(seed, batching):
     assert usage.cached + usage.free == it.config.num_slots
 
 
+EVENTS = ("finished", "refused", "cancelled", "hits")
+CONTINUOUS_EVENTS = (*EVENTS, "preempted", "chunks that do not sample")
+ASYNC_EVENTS = (*CONTINUOUS_EVENTS, "preempted with a token in flight")
+
+
 @pytest.mark.parametrize(
-    ("batching", "events"),
+    ("kind", "events"),
     [
-        (
-            "continuous",
-            ["finished", "refused", "cancelled", "preempted", "hits", "chunks that do not sample"],
-        ),
-        ("static", ["finished", "refused", "cancelled", "hits"]),
+        ("continuous", CONTINUOUS_EVENTS),
+        ("static", EVENTS),
+        ("async", ASYNC_EVENTS),
+        ("priority", CONTINUOUS_EVENTS),
+        ("async priority", ASYNC_EVENTS),
     ],
 )
-def test_walks_meet_everything_they_are_for(batching, events):
-    counts = sum((walk(seed, batching).counts for seed in range(8)), Counter())
+def test_walks_meet_everything_they_are_for(kind, events):
+    counts = sum((walk(seed, kind).counts for seed in range(8)), Counter())
     assert {event: counts[event] for event in events if counts[event] < 8} == {}

@@ -35,7 +35,7 @@ MISTAKES = {
         "integer",
     ),
     ("small.yaml", "--set", "engine={num_blocks: 1, block_size: 4}"): (
-        "'default'",
+        "none of the requests",
         "8 prompt",
         "4 new",
         "3 blocks",
@@ -256,7 +256,7 @@ def test_folder_that_is_no_run_is_not_taken_for_one(kvsim, call):
     call("run", "small.yaml", "--quiet")
     (name,) = kvsim.left()
     (kvsim.folder / "runs" / name / "summary.csv").unlink()
-    assert_is_a_mistake(call("run", "small.yaml"), f"runs/{name}", "summary.csv")
+    assert_is_a_mistake(call("run", "small.yaml"), f"runs/{name}")
 
 
 def test_notes_of_a_run_go_to_stderr_even_when_it_is_found(call):

@@ -1,5 +1,7 @@
 """Equal seeds give equal bytes, in any process; the toy LM and the replay take the same steps."""
 
+import csv
+import itertools
 from pathlib import Path
 
 import pytest
@@ -77,6 +79,16 @@ def test_a_run_leaves_what_is_documented(two_runs):
         "steps.csv",
         "summary.csv",
     ]
+
+
+@pytest.mark.slow
+def test_records_of_all_runs_are_in_the_tables(two_runs):
+    """2 systems at 2 points of the sweep with 12 requests each."""
+    with (two_runs[0] / "requests.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    keys = [(row["system"], row["engine.max_num_seqs"], row["request"]) for row in rows]
+    systems, points, numbers = ("static", "sharing"), ("1", "6"), map(str, range(12))
+    assert keys == list(itertools.product(systems, points, numbers))
 
 
 SMALL = {

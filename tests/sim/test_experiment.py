@@ -1,6 +1,7 @@
 """Which runs a scenario asks for, and how their results are shown side by side."""
 
 import io
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -8,6 +9,7 @@ from rich.console import Console
 
 from sim.errors import UserError
 from sim.experiment import plan_jobs, run_jobs
+from sim.run_folder import folder_for
 from sim.tables import summary_tables
 
 
@@ -43,11 +45,21 @@ def test_progress_of_one_job_adds_up_to_one(new_scenario):
     assert len(done) > 1
 
 
-def test_system_that_serves_nobody_is_a_mistake(new_scenario):
+def test_scenario_that_serves_nobody_is_a_mistake(new_scenario):
     """Prompts of 8 tokens, and room for 6."""
-    scenario = new_scenario(engine={"max_model_len": 6}, systems={"tiny": {}})
-    with pytest.raises(UserError, match=r"'tiny' serves none.*8 tokens.*max_model_len 6"):
+    scenario = new_scenario(engine={"max_model_len": 6})
+    with pytest.raises(UserError, match=r"none of the requests.*8 tokens.*max_model_len 6"):
         run_jobs(plan_jobs(scenario), lambda _: None)
+
+
+def test_changed_code_is_another_run(new_scenario, tmp_path, monkeypatch):
+    """Whatever the version says."""
+    monkeypatch.setattr("sim.run_folder.files", lambda _: tmp_path)
+    names = []
+    for text in ("a = 1", "a = 2", "a = 1"):
+        (tmp_path / "module.py").write_text(text, "utf-8")
+        names.append(folder_for(new_scenario(), Path("runs")).name)
+    assert names[0] == names[2] != names[1]
 
 
 def shown(rows: list[dict], label_keys: list[str]) -> list[list[str]]:
@@ -61,10 +73,11 @@ def shown(rows: list[dict], label_keys: list[str]) -> list[list[str]]:
         "live_share": 0.25,
         "preemptions": 3,
         "prefix_hit_share": 0.0,
+        "refused": 0,
     }
     text = io.StringIO()
     for table in summary_tables(pd.DataFrame([metrics | row for row in rows]), label_keys):
-        Console(file=text, width=80).print(table)
+        Console(file=text, width=100).print(table)
     return [line.split() for line in text.getvalue().splitlines() if line.strip()]
 
 
@@ -72,6 +85,13 @@ def test_row_of_a_table_by_hand():
     """Tokens/s; TTFT at p50 and p99 and TPOT in ms; held and live %; preempted; hits %."""
     *_, row = shown([{"system": "a", "seed": 1}], [])
     assert row == ["a", "123", "12.3", "1500", "8.9", "26", "25", "3", "0"]
+
+
+def test_refused_requests_have_a_column_where_there_are_any():
+    """For all systems, so that they can be compared."""
+    *_, a, b = shown([{"system": "a", "seed": 1, "refused": 7}, {"system": "b", "seed": 1}], [])
+    assert (a[-1], b[-1]) == ("7", "0")
+    assert len(a) == len(b) == 10
 
 
 def test_what_could_not_be_measured_is_a_dash():

@@ -222,14 +222,17 @@ def test_random_scenarios_come_to_everything(new_scenario):
         requests = records.requests
         seen |= set(requests["finish_reason"])
         seen |= {name for name in COUNTS if requests[name].any()}
-        seen |= {word for word in ("the pool has", "no room") if word in " ".join(records.refusals)}
+        refused = requests[requests["finish_reason"] == "refused"]
+        is_longer_than_model = refused["prompt_tokens"] >= 400
+        seen |= {"longer than the model"} if is_longer_than_model.any() else set()
+        seen |= {"larger than the pool"} if (~is_longer_than_model).any() else set()
     assert seen == {
         "stop",
         "length",
         "refused",
         *COUNTS,
-        "the pool has",
-        "no room",
+        "longer than the model",
+        "larger than the pool",
     }
 
 

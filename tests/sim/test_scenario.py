@@ -35,7 +35,7 @@ def test_what_is_left_out_has_the_documented_default():
     """Those of the README's table of keys."""
     plain = scenario()
     assert (plain.seed, plain.replications, plain.runner) == (1, 1, "replay")
-    assert (plain.model, plain.hardware) == ("toy", "a100-80gb")
+    assert (plain.model, plain.hardware) == ("llama-3.1-8b", "a100-80gb")
     assert plain.latency.model_dump() == {
         "kind": "roofline",
         "flop_efficiency": 0.7,

@@ -108,22 +108,27 @@ class Case:
         """The recorded steps, read as they are asked for."""
         for where, line in _lines(self.folder, "steps.jsonl"):
             row = _parse(_OBJECT, line, where)
-            if not isinstance(row.get("step"), int):
-                raise UserError(f"{where}: step: got {row.get('step')!r}, expected a number")
+            missing = [name for name in _COMPARED if name not in row and name != "block_tables"]
+            if missing:
+                raise UserError(f"{where}: missing: {', '.join(missing)}")
+            if not isinstance(row["step"], int):
+                raise UserError(f"{where}: step: got {row['step']!r}, expected a number")
             yield row
 
 
 def compare_all(paths: list[Path]) -> bool:
     """Print the verdict on each case, a line each; whether all are equal."""
     folders = [folder for path in paths for folder in find_cases(path)]
-    width = max(len(folder.name) for folder in folders)
+    width = max(len(folder.absolute().name) for folder in folders)
     all_equal = True
     for folder in folders:
         case = read_case(folder)
         if case.ignored:
             print(f"{folder.name}: ignored settings: {', '.join(case.ignored)}", file=sys.stderr)
         verdict = compare(case)
-        print(f"{folder.name:{width}}  {verdict.num_equal:6} steps  {verdict}", flush=True)
+        print(
+            f"{folder.absolute().name:{width}}  {verdict.num_equal:6} steps  {verdict}", flush=True
+        )
         all_equal = all_equal and verdict.difference is None
     return all_equal
 
@@ -208,10 +213,10 @@ def _advance(engine: Engine, in_flight: deque[Step]) -> dict[str, Any]:
         "running": [_id(seq) for seq in engine.scheduler.running],
         "num_waiting": len(engine.scheduler.waiting),
         "preempted": sorted(_id(seq) for seq in step.preempted),
-        "admitted_cached_tokens": {_id(seq): num_cached for seq, num_cached in step.admitted},
+        "admitted_cached_tokens": {str(_id(seq)): num_cached for seq, num_cached in step.admitted},
         "free_blocks": engine.kv.num_free_blocks,
         "block_tables": {
-            _id(chunk.seq): chunk.seq.block_table.block_ids[:] for chunk in step.chunks
+            str(_id(chunk.seq)): chunk.seq.block_table.block_ids[:] for chunk in step.chunks
         },
     }
     if step.chunks:
@@ -242,7 +247,7 @@ def _file(folder: Path, name: str) -> Path:
 def _lines(folder: Path, name: str) -> Iterator[tuple[str, str]]:
     """Where each line stands, for messages, and the line."""
     path = _file(folder, name)
-    for number, line in enumerate(_read(path).splitlines(), start=1):
+    for number, line in enumerate(_read(path).rstrip("\n").split("\n"), start=1):
         yield f"{path}, line {number}", line
 
 

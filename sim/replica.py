@@ -80,7 +80,7 @@ class Replica:
             self._recorder.scheduled(step, self._now_ns)
             if in_flight:
                 yield from self._end(in_flight)
-            elif not step.chunks:
+            elif not step.chunks and not step.preempted:  # a lone victim can run at once
                 yield self._company()
             in_flight = self._start(step) if step.chunks else None
 

@@ -3,11 +3,18 @@
 A step takes 10 ms unless a test says otherwise. Logs are in milliseconds.
 """
 
-import pytest
+from collections.abc import Iterator
 
+import numpy as np
+import pytest
+import simpy
+
+from engine import Engine, EngineConfig, ReplayRunner, Request, TokenPrompt
 from sim.latency.linear import LinearLatency
 from sim.metrics import summarise
+from sim.recorder import Recorder
 from sim.records import Records
+from sim.replica import Replica
 from workloads import ClosedLoop
 
 MS = 1_000_000
@@ -397,3 +404,25 @@ def test_memory_metrics_of_a_run_by_hand(worked_example):
     assert worked_example["block_utilisation"] == pytest.approx(36 * 10 / (256 * 90))
     assert worked_example["internal_fragmentation"] == pytest.approx(8 / 36)
     assert worked_example["free_share"] == pytest.approx(1 - 36 * 10 / (256 * 90))
+
+
+def test_step_in_which_the_only_chunk_made_room_for_itself_is_followed_at_once():
+    """Four blocks of 2. At 3 ms the worse request must go; the better one needs no company."""
+    config = EngineConfig(
+        block_size=2, num_blocks=4, max_model_len=16, policy="priority", max_wait_s=9.0
+    )
+    engine = Engine(config, ReplayRunner({0: [1] * 6, 1: [1] * 6}), with_text=False)
+    recorder = Recorder(2, engine.kv.usage(), lambda _: None)
+    env = simpy.Environment()
+    replica = Replica(env, engine, LinearLatency(step_s=0.001), recorder)
+
+    def clients() -> Iterator[simpy.Event]:
+        replica.submit(Request(0, TokenPrompt([1, 2]), 6, priority=5))
+        yield env.timeout(MS // 2)
+        replica.submit(Request(1, TokenPrompt([1, 2, 3]), 6, priority=1))
+
+    env.process(clients())
+    env.run()
+    records = recorder.records(np.array([2, 3]), ())
+    assert records.requests["preemptions"].tolist() == [1, 0]
+    assert records.requests["finished_ns"].max() < 30 * MS

@@ -1,5 +1,6 @@
 """Settings of an engine. Names and meanings follow vLLM's where vLLM has the setting."""
 
+import re
 from dataclasses import dataclass, fields
 
 from engine.eviction import EVICTION
@@ -36,6 +37,7 @@ class EngineConfig:
     watermark: share of the pool that an admission leaves free while others run.
     reserve_full_isl: admit only when blocks for all known tokens are free, not only for the chunk.
     async_scheduling: schedule the next step while one is in flight (continuous batching).
+    vllm_version: whose rules the continuous scheduler follows, where they are known to differ.
 
     Raises ConfigError for a value no engine can run with.
     """
@@ -56,6 +58,7 @@ class EngineConfig:
     watermark: float = 0.0
     reserve_full_isl: bool = True
     async_scheduling: bool = False
+    vllm_version: str = "0.32"
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -71,6 +74,8 @@ class EngineConfig:
             "false with static batching",
             self.batching == "continuous" or not self.async_scheduling,
         )
+        is_version = re.fullmatch(r"[0-9]{1,4}\.[0-9]{1,4}([.+a-z].*)?", self.vllm_version)
+        self._require("vllm_version", "a version such as 0.32 or 0.11.0", bool(is_version))
         self._require("max_wait_s", "from 0 to 1e9", 0 <= self.max_wait_s <= 1e9)
         self._require("watermark", "from 0 to below 1", 0 <= self.watermark < 1)
         if not self.enable_chunked_prefill:
@@ -83,6 +88,12 @@ class EngineConfig:
     def _require(self, name: str, expected: str, holds: bool) -> None:
         if not holds:
             raise ConfigError(f"{name}: got {getattr(self, name)!r}, expected {expected}")
+
+    @property
+    def rules(self) -> tuple[int, int]:
+        """Major and minor version of vLLM whose rules hold."""
+        major, minor = re.findall("[0-9]+", self.vllm_version)[:2]
+        return int(major), int(minor)
 
     @property
     def num_slots(self) -> int:

@@ -17,7 +17,8 @@ class ContinuousScheduler(Scheduler):
         # Counted once, before anything is scheduled.
         num_in_system = len(self.running) + len(self.waiting)
         threshold = self.config.long_prefill_token_threshold
-        cap = threshold if threshold and num_in_system > 1 else self.config.max_num_batched_tokens
+        is_capped = threshold and (num_in_system > 1 or self.config.rules < (0, 31))
+        cap = threshold if is_capped else self.config.max_num_batched_tokens
         self._schedule_running(step, cap)
         if not step.preempted:
             self._admit_waiting(step, cap)
@@ -94,6 +95,9 @@ class ContinuousScheduler(Scheduler):
             num_cached = len(prefix) * config.block_size
             num_tokens = min(seq.num_tokens - num_cached, cap)
             if num_tokens > budget and not config.enable_chunked_prefill:
+                if config.rules < (0, 12):  # stepped over, and the next may be admitted
+                    place += 1
+                    continue
                 break
             num_tokens = min(num_tokens, budget)
             if not self.kv.admit(

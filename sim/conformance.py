@@ -31,7 +31,6 @@ from sim.errors import UserError
 from sim.scenario import engine_config
 from sim.scenario_file import explain
 
-_VERSION = "vllm_version"  # in config.json, for the reader
 _NO_STOP_TOKEN = -1  # the recorded ids may be any number from 0
 
 T = TypeVar("T")
@@ -182,7 +181,7 @@ def _read_config(folder: Path) -> tuple[EngineConfig, list[str]]:
         config = engine_config({name: settings[name] for name in sorted(known)})
     except ValidationError as error:
         raise UserError(f"{path}: {'; '.join(explain(error))}") from None
-    return config, sorted(set(settings) - known - {_VERSION})
+    return config, sorted(set(settings) - known)
 
 
 def compare(case: Case) -> Verdict:

@@ -407,6 +407,7 @@ class _PlainModel:
 
     runner_type = "generate"
     skip_tokenizer_init = True
+    architectures: tuple[str, ...] = ()
 
     def __init__(self, max_model_len: int) -> None:
         self.max_model_len = max_model_len

@@ -4,6 +4,8 @@ Blocks hold 2 tokens and the pool has 16 of them unless a test says otherwise. I
 a chunk of 3 tokens of sequence a from position 4 on. A sequence's last token is never fed back.
 """
 
+import pytest
+
 
 def test_budget_goes_to_running_then_to_waiting_in_order(new_world):
     """Budget 8: b gets the 3 that a leaves; then both go first, and c what is left."""
@@ -202,6 +204,27 @@ def test_long_prefill_threshold_does_not_concern_one_alone(new_world):
     world = new_world(long_prefill_token_threshold=3)
     world.add("a", 10, 1)
     assert world.run() == ["a 0+10"]
+
+
+def test_before_0_31_the_threshold_binds_one_alone_too(new_world):
+    world = new_world(long_prefill_token_threshold=3, vllm_version="0.30.0")
+    world.add("a", 10, 1)
+    assert world.run() == ["a 0+3", "a 3+3", "a 6+3", "a 9+1"]
+
+
+@pytest.mark.parametrize(("version", "first"), [("0.12.0", "a 0+5"), ("0.11.0", "a 0+5, c 0+2")])
+def test_before_0_12_a_whole_prompt_that_does_not_fit_is_stepped_over(new_world, version, first):
+    """8 tokens a step: b's 6 do not fit beside a's 5, c's 2 do."""
+    world = new_world(
+        enable_chunked_prefill=False,
+        max_num_batched_tokens=8,
+        max_model_len=8,
+        vllm_version=version,
+    )
+    world.add("a", 5, 1)
+    world.add("b", 6, 1)
+    world.add("c", 2, 1)
+    assert world.run()[0] == first
 
 
 def test_block_filled_in_this_step_is_shared_in_this_step(new_world):

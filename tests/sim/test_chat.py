@@ -111,6 +111,13 @@ def test_one_user_is_served_alike_by_all_but_static(chat, root):
     assert static["ttft_p50_s"] - continuous["ttft_p50_s"] == pytest.approx(max_wait_s, abs=1e-3)
 
 
+def test_memory_over_time_is_a_picture_of_areas(chat_folder):
+    """A fifth of it, at least, has a colour."""
+    picture = imread(chat_folder / "figures" / "kv_memory.png")[..., :3]
+    is_coloured = picture.max(axis=2) - picture.min(axis=2) > 0.3
+    assert is_coloured.mean() > 0.2
+
+
 @pytest.mark.parametrize("name", ["throughput", "latency", "kv_memory"])
 def test_figures_are_pictures(chat_folder, name):
     """Readable by another program, of a useful size and not blank."""

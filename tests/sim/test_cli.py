@@ -273,14 +273,14 @@ def test_notes_of_a_run_go_to_stderr_even_when_it_is_found(call):
 HEED_CTRL_C = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
 
 
-def interrupted_at(kvsim, name: str) -> subprocess.CompletedProcess[str]:
-    """Runs small.yaml and presses Ctrl-C when it has come to this function."""
+def interrupted_at(kvsim, name: str, by: str = "SIGINT") -> subprocess.CompletedProcess[str]:
+    """Runs small.yaml and presses Ctrl-C when it has come to this function, or terminates it."""
     module, _, function = name.rpartition(".")
     code = f"""
 {HEED_CTRL_C}
 import os, {module} as module
 def interrupt(*args, **kwargs):
-    os.kill(os.getpid(), signal.SIGINT)
+    os.kill(os.getpid(), signal.{by})
     return real(*args, **kwargs)
 real, module.{function} = module.{function}, interrupt
 from sim.cli import main
@@ -305,7 +305,23 @@ def test_interrupted_run_leaves_nothing(kvsim, name):
     done = interrupted_at(kvsim, name)
     assert done.returncode == 130
     assert "Traceback" not in done.stderr
-    assert kvsim.left() == []
+    assert [path.name for path in kvsim.folder.iterdir()] == ["small.yaml"]
+
+
+def test_terminated_run_leaves_nothing(kvsim):
+    """As by a batch system whose time is up: 128 + 15."""
+    done = interrupted_at(kvsim, "sim.run_folder.summarise", by="SIGTERM")
+    assert (done.returncode, done.stderr) == (143, "")
+    assert [path.name for path in kvsim.folder.iterdir()] == ["small.yaml"]
+
+
+def test_pool_larger_than_the_gpu_is_warned_of(call):
+    """100,000 blocks of 16 tokens of 131,072 bytes are 210 GB; 80 GB less the weights are 64."""
+    sets = ("--set", "latency=roofline", "--set", "engine.num_blocks=100000")
+    _, out, err = call("run", "small.yaml", *sets)
+    (warning,) = [line for line in err.splitlines() if "warning" in line]
+    assert [part for part in ("'default'", "210 GB", "64 GB") if part not in warning] == []
+    assert "warning" not in out
 
 
 @pytest.mark.slow
@@ -377,7 +393,7 @@ def test_no_arguments_mean_help(call):
     assert call() == call("--help")
 
 
-def test_help_waits_for_no_library():
+def test_help_waits_for_no_library(tmp_path):
     """Of those that take long to import."""
     code = """
 import sys
@@ -389,7 +405,9 @@ except SystemExit:
     slow = {"numpy", "pandas", "scipy", "matplotlib", "pydantic", "yaml", "simpy", "joblib"}
     print("imported:", *sorted(slow & set(sys.modules)))
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
     assert done.stdout.splitlines()[-1] == "imported:"
 
 
@@ -484,14 +502,14 @@ def test_demo_command_prints_these_lines(kvsim, marker):
         "--num-blocks",
         "20",
         "--block-size",
-        "5",
+        "3",
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == list(
         demo_lines(
             PROMPTS,
             max_new_tokens=3,
-            block_size=5,
+            block_size=3,
             num_blocks=20,
             batching="static",
             enable_prefix_caching=False,

@@ -396,10 +396,18 @@ class VllmScheduler:
     def _tokens(self, step: Scheduled, name: str | int) -> list[int]:
         """What a request samples in a step: at most one token, the next after those computed."""
         if name not in step.sampled:
-            return []
+            return _Tokens()
         row = self._rows[name]
         place = step.sampled[name] - len(row.prompt)
-        return row.output[place : place + 1] or [0]  # scheduled past its end, it is never read
+        return _Tokens(row.output[place : place + 1] or [0])  # past the end it is never read
+
+
+class _Tokens(list[int]):
+    """Sampled tokens, also for those versions that expect an array."""
+
+    def tolist(self) -> list[int]:
+        """The tokens."""
+        return list(self)
 
 
 class _PlainModel:

@@ -426,3 +426,14 @@ def test_step_in_which_the_only_chunk_made_room_for_itself_is_followed_at_once()
     records = recorder.records(np.array([2, 3]), ())
     assert records.requests["preemptions"].tolist() == [1, 0]
     assert records.requests["finished_ns"].max() < 30 * MS
+
+
+@pytest.mark.parametrize(("async_scheduling", "first_token_ms"), [(False, 20), (True, 30)])
+def test_asynchronous_scheduling_costs_an_arrival_one_step(
+    new_workload, serve, async_scheduling, first_token_ms
+):
+    """It comes at 5, in the step of 0 to 10. What runs from 10 on was decided at 0 if async."""
+    workload = new_workload((4, 6), (4, 2), arrival_ms=[0, 5])
+    records = serve(workload, async_scheduling=async_scheduling)
+    assert stamps(records)[0][2] == 10
+    assert stamps(records)[1][2] == first_token_ms

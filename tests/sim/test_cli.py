@@ -460,6 +460,18 @@ def test_demo_of_a_pool_that_is_too_small_for_all():
     ]
 
 
+def test_demo_of_a_prompt_that_takes_two_steps():
+    """2,048 tokens are computed in a step at most; the first of two yields no token."""
+    settings = {"block_size": 16, "num_blocks": 200, "batching": "continuous"}
+    lines = list(
+        demo_lines(["a" * 2050], max_new_tokens=1, enable_prefix_caching=False, **settings)
+    )
+    assert [line.split() for line in lines[1:3]] == [
+        ["0", "128", "0", "0", "1"],
+        ["1", "129", "0", "1", "1"],
+    ]
+
+
 def greedy_text(prompt: str, num_tokens: int) -> str:
     """What the model says, computed without engine or cache."""
     transformer = Transformer(TransformerConfig())

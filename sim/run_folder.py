@@ -30,7 +30,8 @@ def folder_for(scenario: Scenario, out: Path) -> Path:
     Raises UserError for an input file that cannot be read.
     """
     content = map_paths(scenario.model_dump(mode="json"), _file_digest)
-    decisive = json.dumps([content, _versions(), _code_digest()], sort_keys=True)
+    # Unsorted: the order of systems and sweep is that of the tables.
+    decisive = json.dumps([content, _versions(), _code_digest()])
     return out / f"{scenario.name}-{hashlib.sha256(decisive.encode()).hexdigest()[:10]}"
 
 

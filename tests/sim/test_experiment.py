@@ -62,6 +62,18 @@ def test_changed_code_is_another_run(new_scenario, tmp_path, monkeypatch):
     assert names[0] == names[2] != names[1]
 
 
+def test_order_of_systems_and_sweep_is_another_run(new_scenario):
+    """It is the order of the tables."""
+    systems = [("a", {}), ("b", {"batching": "static"})]
+    sweep = [("engine.num_blocks", [64, 32]), ("engine.block_size", [8, 16])]
+    names = {
+        folder_for(new_scenario(systems=dict(s), sweep=dict(w)), Path("runs")).name
+        for s in (systems, systems[::-1])
+        for w in (sweep, sweep[::-1])
+    }
+    assert len(names) == 4
+
+
 def shown(rows: list[dict], label_keys: list[str]) -> list[list[str]]:
     """The words of each line of the tables, empty lines left out."""
     metrics = {

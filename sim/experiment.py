@@ -24,6 +24,11 @@ class Job:
     labels: dict[str, Any]  # swept key path -> value
     scenario: Scenario  # of this point and seed
 
+    @property
+    def name(self) -> str:
+        """System and point of the sweep, as in messages."""
+        return ", ".join([self.system, *(f"{key}={value}" for key, value in self.labels.items())])
+
 
 @dataclass(frozen=True)
 class Result:
@@ -87,7 +92,13 @@ def _run_indexed(index: int, job: Job) -> tuple[int, Result]:
 
 
 def _run(job: Job, on_progress: Callable[[float], None]) -> Result:
-    # One thread: the matrices are small, and sums in BLAS depend on the number of threads.
-    with threadpool_limits(1):
-        records = simulate(job.scenario, job.system, on_progress)
+    try:
+        # One thread: the matrices are small, and sums in BLAS depend on the number of threads.
+        with threadpool_limits(1):
+            records = simulate(job.scenario, job.system, on_progress)
+    except OverflowError:
+        raise UserError(
+            f"{job.name}: the simulated time goes past 292 years, where int64 nanoseconds end; "
+            "expected shorter steps, or fewer"
+        ) from None
     return Result(job, records)

@@ -113,8 +113,7 @@ def _refusals(results: list[Result]) -> list[str]:
     refused: dict[str, list[Result]] = {}
     for result in results:
         if result.records.first_refusal:
-            at = "".join(f", {key}={value}" for key, value in result.job.labels.items())
-            refused.setdefault(f"{result.job.system}{at}", []).append(result)
+            refused.setdefault(result.job.name, []).append(result)
     return [
         f"{where}: {sum((r.records.requests['finish_reason'] == 'refused').sum() for r in runs)} "
         f"requests refused in {len(runs)} runs, the first: {runs[0].records.first_refusal}"

@@ -52,6 +52,16 @@ def test_scenario_that_serves_nobody_is_a_mistake(new_scenario):
         run_jobs(plan_jobs(scenario), lambda _: None)
 
 
+def test_clock_that_runs_over_is_a_mistake(new_scenario):
+    """Steps of 31.7 years: the tenth of a request ends after the year 292."""
+    scenario = new_scenario(
+        latency={"kind": "constant", "step_time_s": 1e9}, sweep={"workload.outputs": [10]}
+    )
+    with pytest.raises(UserError, match=r"^default, workload\.outputs=10: .*292 years") as caught:
+        run_jobs(plan_jobs(scenario), lambda _: None)
+    assert "\n" not in str(caught.value)
+
+
 def test_changed_code_is_another_run(new_scenario, tmp_path, monkeypatch):
     """Whatever the version says."""
     monkeypatch.setattr("sim.run_folder.files", lambda _: tmp_path)

@@ -19,7 +19,7 @@ _PATH_KEYS = ("trace", "file")
 
 
 class _Loader(yaml.SafeLoader):
-    """Safe YAML without its two silent traps: a key given twice, and 1e9 read as text."""
+    """Safe YAML without its silent traps: a key given twice, 1e9 read as text, a date as none."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
@@ -35,12 +35,23 @@ class _Loader(yaml.SafeLoader):
             seen.add(key)
         return super().construct_mapping(node, deep)
 
+    def refuse_date(self, node: yaml.ScalarNode) -> None:
+        """Raise the mistake: no key of a scenario takes a date, and text has to be quoted."""
+        problem = f"{node.value} is a date; to be text it must be in quotes"
+        raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
 
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"[-+]?[0-9][0-9_]*[eE][-+]?[0-9]+$"),
-    list("-+0123456789"),
-)
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes whatever _Loader would not read as text."""
+
+
+_Loader.add_constructor("tag:yaml.org,2002:timestamp", _Loader.refuse_date)
+for _yaml in (_Loader, _Dumper):
+    _yaml.add_implicit_resolver(
+        "tag:yaml.org,2002:float",
+        re.compile(r"[-+]?[0-9][0-9_]*[eE][-+]?[0-9]+$"),
+        list("-+0123456789"),
+    )
 
 
 def load_scenario(path: Path, overrides: list[str] | None = None) -> Scenario:
@@ -64,7 +75,7 @@ def load_scenario(path: Path, overrides: list[str] | None = None) -> Scenario:
 def dump_scenario(scenario: Scenario) -> str:
     """YAML that loads as this scenario again, with every default written out."""
     data = scenario.model_dump(mode="json", exclude_none=True)
-    return yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
+    return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
 
 
 def points(scenario: Scenario, source: str = "sweep") -> list[tuple[dict[str, Any], Scenario]]:

@@ -236,7 +236,8 @@ def test_long_value_is_cut(write):
         (GOOD + "---\n" + GOOD, "s.yaml, line 8, column 1", ("document",)),
         (GOOD + "? [a, b]\n: 1\n", "s.yaml, line 8, column 3", ("key",)),
         ("name: a\x00\n", "s.yaml", ("not YAML",)),
-        ("name: 2024-13-41\n", "s.yaml", ("not YAML",)),
+        ("name: 2024-01-01\n", "s.yaml, line 1, column 7", ("2024-01-01", "date", "quotes")),
+        ("name: 2024-13-41\n", "s.yaml, line 1, column 7", ("2024-13-41", "date", "quotes")),
         ("a: " + "[" * 500, "s.yaml", ("not YAML",)),
         ("seed: 1" + "0" * 5000, "s.yaml", ("not YAML",)),
         ("", "s.yaml", ("mapping",)),
@@ -477,6 +478,15 @@ def test_resolved_shipped_scenario_loads_as_itself(tmp_path, root, name):
     resolved = tmp_path / "scenario.yaml"
     resolved.write_text(dump_scenario(scenario), "utf-8")
     assert load_scenario(resolved) == scenario
+
+
+@pytest.mark.parametrize("text", ["1e9", "2024-01-01", "12", "1_0", "0x1F", "true", "no", "null"])
+def test_resolved_text_stays_text(write, text):
+    """Whatever it would be without quotes: as a value and as a key."""
+    named = changed("name: good", f"name: '{text}'")
+    scenario = load_scenario(write(f"{named}systems: {{'{text}': {{}}}}\n"))
+    assert (scenario.name, list(scenario.systems)) == (text, [text])
+    assert load_scenario(write(dump_scenario(scenario))) == scenario
 
 
 def test_resolved_scenario_writes_out_defaults():

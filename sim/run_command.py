@@ -70,10 +70,8 @@ def _print_summary(summary: pd.DataFrame, label_keys: list[str], output_format: 
     if output_format == "csv":
         print(summary.to_csv(index=False), end="")
     elif output_format == "json":
-        # Through pandas' own encoder, so that "not measured" is null and not NaN.
-        print(
-            json.dumps(json.loads(summary.to_json(orient="records", double_precision=15)), indent=1)
-        )
+        rows = summary.astype(object).where(summary.notna(), None)  # "not measured" is null
+        print(json.dumps(rows.to_dict("records"), indent=1))
     else:
         console = Console(markup=False, highlight=False)
         for table in summary_tables(summary, label_keys):

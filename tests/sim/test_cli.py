@@ -170,12 +170,16 @@ def test_json_on_stdout_is_the_summary(finished):
     (expected,) = csv.DictReader(io.StringIO(summary_text(kvsim)))
     assert list(got) == list(expected)
     assert got.pop("system") == expected.pop("system") == "default"
-    numbers = {key: float(text) if text else None for key, text in expected.items()}
-    assert [key for key in got if got[key] is None] == [
-        key for key, n in numbers.items() if n is None
-    ]
-    measured = {key: number for key, number in numbers.items() if number is not None}
-    assert {key: got[key] for key in measured} == pytest.approx(measured, rel=1e-12, abs=1e-15)
+    assert got == {key: float(text) if text else None for key, text in expected.items()}
+
+
+def test_numbers_have_the_same_digits_in_json_as_in_csv(call):
+    """All that there are."""
+    args = ("run", "small.yaml", "--set", "latency.step_time_s=0.0123456789", "--quiet", "--format")
+    (row,) = json.loads(call(*args, "json")[1], parse_float=str, parse_int=str)
+    (expected,) = csv.DictReader(io.StringIO(call(*args, "csv")[1]))
+    assert {key: "" if text is None else text for key, text in row.items()} == expected
+    assert max(len(text) for text in expected.values()) > 17
 
 
 def test_quiet_says_nothing_but_the_result(finished):

@@ -83,11 +83,14 @@ def is_finished(folder: Path) -> bool:
     try:
         if not folder.exists():
             return False
-        if (folder / "summary.csv").stat().st_size:
-            return True
+        for name in ("summary.csv", "run.json"):
+            if not ((folder / name).is_file() and (folder / name).stat().st_size):
+                raise UserError(
+                    f"{folder}: its {name} is missing or empty; remove the folder to run it again"
+                )
     except OSError as error:
         raise UserError(f"{folder}: {(error.strerror or str(error)).lower()}") from None
-    raise UserError(f"{folder}: its summary.csv is empty; remove the folder to run it again")
+    return True
 
 
 def read_summary(folder: Path) -> pd.DataFrame:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -256,12 +257,14 @@ def test_swept_null_has_its_row(call):
     assert shown == ["null", "2"]
 
 
-def test_folder_that_is_no_run_is_not_taken_for_one(kvsim, call):
+@pytest.mark.parametrize("file", ["summary.csv", "run.json"])
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_text("", "utf-8")])
+def test_folder_that_is_no_run_is_not_taken_for_one(kvsim, call, file, damage):
     """Someone has taken the results out of it."""
     call("run", "small.yaml", "--quiet")
     (name,) = kvsim.left()
-    (kvsim.folder / "runs" / name / "summary.csv").unlink()
-    assert_is_a_mistake(call("run", "small.yaml"), f"runs/{name}")
+    damage(kvsim.folder / "runs" / name / file)
+    assert_is_a_mistake(call("run", "small.yaml"), f"runs/{name}: its {file}", "missing", "remove")
 
 
 def test_notes_of_a_run_go_to_stderr_even_when_it_is_found(call):

@@ -20,8 +20,9 @@ import workloads as w
 from engine.config import EngineConfig
 from engine.transformer import TransformerConfig
 from sim import catalogue
+from workloads.checks import LARGEST_COUNT
 
-_LARGEST = 10_000_000  # of any count
+_LARGEST = 10_000_000  # of any count but those that only `workloads` sees
 _LONGEST_S = 1e9  # 32 years; int64 nanoseconds end at 292
 
 _STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
@@ -100,7 +101,7 @@ class EmpiricalSpec(Spec):
 class LengthSpec(OneOf):
     """A distribution of lengths in tokens; a bare number is a fixed length."""
 
-    fixed: int | None = Field(None, ge=1)
+    fixed: int | None = Field(None, ge=1, le=LARGEST_COUNT)
     uniform: UniformSpec | None = None
     lognormal: LogNormalSpec | None = None
     empirical: EmpiricalSpec | None = None
@@ -176,7 +177,7 @@ class ArrivalsSpec(OneOf):
 class SharedSpec(Spec):
     """System prompts: requests draw one of `groups`, each `tokens` long."""
 
-    groups: int = Field(ge=1)
+    groups: int = Field(ge=1, le=LARGEST_COUNT)
     tokens: Lengths
 
     def build(self) -> w.SharedPrefix:
@@ -201,7 +202,7 @@ class WorkloadSpec(Spec):
     prompts: PromptsSpec | None = None
     outputs: Lengths | None = None
     trace: str | None = None
-    max_new_tokens: int | None = Field(None, ge=1)
+    max_new_tokens: int | None = Field(None, ge=1, le=LARGEST_COUNT)
 
     @model_validator(mode="after")
     def _synthetic_or_trace(self) -> Self:

@@ -17,6 +17,8 @@ from sim.scenario import Scenario
 # command line, to the current one.
 _PATH_KEYS = ("trace", "file")
 
+_LENGTH_KEYS = ("outputs", "unique", "tokens")
+
 
 class _Loader(yaml.SafeLoader):
     """Safe YAML without its silent traps: a key given twice, 1e9 read as text, a date as none."""
@@ -67,8 +69,7 @@ def load_scenario(path: Path, overrides: list[str] | None = None) -> Scenario:
         _apply(data, override)
     source = f"{path} (with --set)" if overrides else str(path)
     scenario = _validate(data, source)
-    for _, point in points(scenario, source):
-        _check_systems(point, source)
+    points(scenario, source)  # for the mistakes that are there only
     return scenario
 
 
@@ -90,7 +91,10 @@ def points(scenario: Scenario, source: str = "sweep") -> list[tuple[dict[str, An
         for key_path, value in labels.items():
             _set_key(data, key_path.split("."), value, f"{source}: sweep.{key_path}")
         at = ", ".join(f"{key_path}={value!r}" for key_path, value in labels.items())
-        result.append((labels, _validate(data, f"{source}: sweep at {at}" if at else source)))
+        where = f"{source}: sweep at {at}" if at else source
+        point = _validate(data, where)
+        _check_systems(point, where)
+        result.append((labels, point))
     return result
 
 
@@ -101,6 +105,8 @@ def _set_key(data: dict[str, Any], keys: list[str], value: Any, where: str) -> N
         child = node.get(key)
         if key == "latency" and not isinstance(child, dict):  # a bare word names the kind
             child = {"kind": child or "roofline"}
+        if key in _LENGTH_KEYS and isinstance(child, int):  # a bare number is a fixed length
+            child = {"fixed": child}
         if child is None:
             child = {}
         if not isinstance(child, dict):
@@ -212,7 +218,7 @@ def _explain(detail: Any, prefix: tuple[str, ...]) -> str:
     """One mistake in one line, from pydantic's account of it."""
     path = ".".join(str(part) for part in _without_tags((*prefix, *detail["loc"])))
     if detail["type"] == "extra_forbidden" or detail["type"] == "unexpected_keyword_argument":
-        return f"{path}: unknown key{_suggestion(path.rpartition('.')[2])}"
+        return f"{path}: unknown key{_hint(*detail['loc'])}"
     if detail["type"] in ("missing", "union_tag_not_found"):
         return f"{path}{'.kind' if detail['type'] != 'missing' else ''}: missing"
     if detail["type"] == "value_error":  # raised by our own checks
@@ -239,10 +245,16 @@ def _without_tags(location: tuple[Any, ...]) -> list[Any]:
     ]
 
 
-def _suggestion(key: str) -> str:
-    schema = str(Scenario.model_json_schema())
-    known = sorted(set(re.findall(r"'(\w+)': \{", schema)))
-    close = difflib.get_close_matches(key, known, n=1)
+def _hint(*location: str) -> str:
+    """What may be meant by the unknown key at the end of a location."""
+    *above, key = location
+    schema = Scenario.model_json_schema()
+    known = {
+        name for node in (schema, *schema["$defs"].values()) for name in node.get("properties", ())
+    }
+    if key in known:  # elsewhere
+        return f" for kind {above[1]}" if above[:1] == ["latency"] else " here"
+    close = difflib.get_close_matches(key, sorted(known), n=1)
     return f", did you mean {close[0]}?" if close else ""
 
 

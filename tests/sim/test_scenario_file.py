@@ -122,6 +122,12 @@ SWEPT = {
         "exactly one of",
         "2",
     ),
+    "systems.s.block_size: [8, 0]": (
+        "systems.s.block_size=0",
+        "systems.s.block_size",
+        "0",
+        "from 1",
+    ),
     "workload.max_new_tokens: [3, 0]": (
         "workload.max_new_tokens=0",
         "workload.max_new_tokens",
@@ -151,6 +157,17 @@ REPLACED = {
     ),
     ("{constant: {rate: 10}}", "poisson"): ("workload.arrivals", "'poisson'"),
     ("unique: 8", "unique: 0"): ("workload.prompts.unique", "0", "greater than or equal to 1"),
+    ("outputs: 4", "outputs: 2000000000"): ("workload.outputs.fixed", "2000000000", "1000000000"),
+    ("unique: 8", "unique: 8, shared: {groups: 2000000000, tokens: 3}"): (
+        "workload.prompts.shared.groups",
+        "2000000000",
+        "1000000000",
+    ),
+    ("outputs: 4", "outputs: 4\n  max_new_tokens: 2000000000"): (
+        "workload.max_new_tokens",
+        "2000000000",
+        "1000000000",
+    ),
     ("outputs: 4", "outputs: {lognormal: {mean: 3}}"): (
         "workload.outputs.lognormal.sigma",
         "missing",
@@ -202,6 +219,18 @@ def test_broken_part_is_named_by_its_key_path(write, old, new):
 def test_unknown_key_is_answered_with_the_one_that_was_meant(write, text, path, meant):
     line = line_of(write(GOOD + text + "\n"))
     assert_names(line, "s.yaml", path, "unknown key", f"did you mean {meant}?")
+
+
+@pytest.mark.parametrize(
+    ("override", "expected"),
+    [
+        ("latency.overhead_s=1", "latency.overhead_s: unknown key for kind constant"),
+        ("engine.rate=1", "engine.rate: unknown key here"),
+        ("block_size=1", "block_size: unknown key here"),
+    ],
+)
+def test_key_of_another_place_is_not_answered_with_itself(write, override, expected):
+    assert line_of(write(GOOD), override).endswith(f": {expected}")
 
 
 def test_key_like_no_other_is_answered_with_no_suggestion(write):
@@ -354,6 +383,13 @@ def test_override_below_a_bare_word_keeps_its_kind(write):
     path = write(changed("{kind: constant, step_time_s: 0.01}", "roofline"))
     latency = load_scenario(path, ["latency.overhead_s=0.5"]).latency
     assert (latency.kind, latency.overhead_s) == ("roofline", 0.5)
+
+
+@pytest.mark.parametrize("key", ["outputs", "prompts.unique", "prompts.shared.tokens"])
+def test_override_below_a_bare_number_finds_a_fixed_length(write, key):
+    path = write(changed("unique: 8", "unique: 8, shared: {groups: 2, tokens: 3}"))
+    changed_below = load_scenario(path, [f"workload.{key}.fixed=7"])
+    assert changed_below == load_scenario(path, [f"workload.{key}=7"])
 
 
 def test_value_of_an_override_is_yaml(write):

@@ -26,16 +26,21 @@ def decode(token_ids: list[int]) -> str:
 
 
 def printable(text: str) -> str:
-    r"""`text` with every character that could move a cursor or fail to print as an escape."""
-    if text.isprintable():
+    r"""`text` with escapes for what could move a cursor or fail to print, and `\\` for `\`.
+
+    No text looks like the escape of another.
+    """
+    if text.isprintable() and "\\" not in text:
         return text
-    return "".join(c if c.isprintable() else _escape(c) for c in text)
+    return "".join(c if c.isprintable() and c != "\\" else _escape(c) for c in text)
 
 
 def _escape(char: str) -> str:
     code = ord(char)
     if 0xDC80 <= code <= 0xDCFF:  # a byte that is no UTF-8, as `decode` keeps it
         return f"\\x{code - 0xDC00:02x}"
+    if 0x80 <= code <= 0xFF:  # which unicode_escape would write as if it were such a byte
+        return f"\\u{code:04x}"
     return char.encode("unicode_escape").decode("ascii")
 
 

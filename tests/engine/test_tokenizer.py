@@ -70,15 +70,25 @@ def test_printable_has_no_control_or_format_character():
 
 
 def test_printable_leaves_ordinary_text_alone():
-    text = "Grüße, 世界 😀 a\\b"
+    text = "Grüße, 世界 😀 a/b"
     assert printable(text) == text
+
+
+def test_no_character_looks_like_the_escape_of_another():
+    """A backslash, a control character and a broken byte of the same number are told apart."""
+    assert [printable(text) for text in ("\\x80", "\x80", "\udc80")] == [
+        "\\\\x80",
+        "\\u0080",
+        "\\x80",
+    ]
+    assert len({printable(char) for char in ALL_TEXT}) == len(ALL_TEXT)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_stream_of_text_gives_the_text(seed):
     """Pieces joined are the printable whole, characters of one to four bytes mixed."""
     rng = random.Random(seed)
-    text = "".join(rng.choices("ab\n\x1b\xe9\u20ac\u4e16\U0001f600\u202e", k=50))
+    text = "".join(rng.choices("ab\\\n\x1b\xe9\u20ac\u4e16\U0001f600\u202e", k=50))
     assert "".join(stream_pieces(encode(text))) == printable(text)
 
 

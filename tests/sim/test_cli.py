@@ -541,3 +541,7 @@ def test_demo_never_moves_the_cursor(call):
     assert status == 0
     assert out.replace("\n", "").isprintable()
     assert "1: a\\x1b[2Jb\\r\\nc\\x07  ->  " in out
+
+
+def test_demo_tells_a_text_from_an_escape(call):
+    assert "1: \\\\x07\\x07  ->  " in call("demo", "\\x07\x07", "--max-new", "1")[1]

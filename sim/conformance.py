@@ -1,26 +1,20 @@
 """Replays recordings of vLLM's scheduler and compares every decision with the engine's own.
 
-A case is a folder of config.json, workload.jsonl and steps.jsonl, each plain or gzipped; the format
-is described in docs/conformance.md.
+A case is a folder of config.json, workload.jsonl and steps.jsonl, which `sim.recording` reads.
 """
 
-import gzip
 import sys
-import zlib
 from collections import defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, TypeVar
-
-from pydantic import TypeAdapter, ValidationError
+from typing import Any
 
 from engine import (
     Engine,
     EngineConfig,
     ReplayRunner,
     Request,
-    RequestError,
     RequestId,
     Sequence,
     Step,
@@ -28,27 +22,9 @@ from engine import (
     TokenPrompt,
 )
 from sim.errors import UserError
-from sim.scenario import engine_config
-from sim.scenario_file import explain
+from sim.recording import file_in, read_objects, read_settings, read_workload, to_config
 
 _NO_STOP_TOKEN = -1  # the recorded ids may be any number from 0
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class WorkloadRow:
-    """A line of workload.jsonl."""
-
-    id: RequestId
-    arrive_step: int
-    prompt: list[int]
-    output: list[int]
-    priority: int = 0
-
-
-_WORKLOAD_ROW = TypeAdapter(WorkloadRow)
-_OBJECT = TypeAdapter(dict[str, Any])
 
 # Fields of a recorded step, in the order in which they are decided.
 _COMPARED = (
@@ -105,8 +81,7 @@ class Case:
     @property
     def steps(self) -> Iterator[dict[str, Any]]:
         """The recorded steps, read as they are asked for."""
-        for where, line in _lines(self.folder, "steps.jsonl"):
-            row = _parse(_OBJECT, line, where)
+        for where, row in read_objects(file_in(self.folder, "steps.jsonl")):
             missing = [name for name in _COMPARED if name not in row and name != "block_tables"]
             if missing:
                 raise UserError(f"{where}: missing: {', '.join(missing)}")
@@ -156,31 +131,24 @@ def read_case(folder: Path) -> Case:
     config, ignored = _read_config(folder)
     arrivals: defaultdict[int, list[Request]] = defaultdict(list)
     outputs: dict[RequestId, list[int]] = {}
-    for where, line in _lines(folder, "workload.jsonl"):
-        row = _parse(_WORKLOAD_ROW, line, where)
-        try:
-            request = Request(
-                row.id,
-                TokenPrompt(row.prompt),
-                max_new_tokens=len(row.output),
-                priority=row.priority,
-                stop_token_id=_NO_STOP_TOKEN,
-            )
-        except RequestError as error:
-            raise UserError(f"{where}: {error}") from None
+    for _, row in read_workload(file_in(folder, "workload.jsonl")):
+        request = Request(
+            row.id,
+            TokenPrompt(row.prompt),
+            max_new_tokens=len(row.output),
+            priority=row.priority,
+            stop_token_id=_NO_STOP_TOKEN,
+        )
         arrivals[row.arrive_step].append(request)
         outputs[row.id] = row.output
     return Case(folder, config, ignored, arrivals, outputs)
 
 
 def _read_config(folder: Path) -> tuple[EngineConfig, list[str]]:
-    path = _file(folder, "config.json")
-    settings = _parse(_OBJECT, _read(path), str(path))
+    path = file_in(folder, "config.json")
+    settings = read_settings(path)
     known = {field.name for field in fields(EngineConfig)} & set(settings)
-    try:
-        config = engine_config({name: settings[name] for name in sorted(known)})
-    except ValidationError as error:
-        raise UserError(f"{path}: {'; '.join(explain(error))}") from None
+    config = to_config({name: settings[name] for name in sorted(known)}, str(path))
     return config, sorted(set(settings) - known)
 
 
@@ -198,8 +166,6 @@ def compare(case: Case) -> Verdict:
                 difference = Difference(recorded["step"], field, recorded[field], decided[field])
                 return Verdict(num_equal, difference)
         num_equal += 1
-    if not num_equal:
-        raise UserError(f"{_file(case.folder, 'steps.jsonl')}: no steps")
     return Verdict(num_equal, None)
 
 
@@ -235,31 +201,4 @@ def _id(seq: Sequence) -> RequestId:
 
 
 def _is_case(path: Path) -> bool:
-    return (path / "config.json").is_file() or (path / "config.json.gz").is_file()
-
-
-def _file(folder: Path, name: str) -> Path:
-    plain = folder / name
-    return plain if plain.is_file() else folder / f"{name}.gz"
-
-
-def _lines(folder: Path, name: str) -> Iterator[tuple[str, str]]:
-    """Where each line stands, for messages, and the line."""
-    path = _file(folder, name)
-    for number, line in enumerate(_read(path).rstrip("\n").split("\n"), start=1):
-        yield f"{path}, line {number}", line
-
-
-def _parse(adapter: TypeAdapter[T], text: str, where: str) -> T:
-    try:
-        return adapter.validate_json(text, strict=True)
-    except ValidationError as error:
-        raise UserError(f"{where}: {'; '.join(explain(error))}") from None
-
-
-def _read(path: Path) -> str:
-    try:
-        data = path.read_bytes()
-        return (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: {error}") from None
+    return file_in(path, "config.json").is_file()

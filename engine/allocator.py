@@ -1,12 +1,13 @@
-"""Hands out the pool's blocks and takes them back: ids, reference counts, the free queue."""
-
-from collections.abc import Container
+"""Hands out the pool's blocks and takes them back: ids, holders, the free queue."""
 
 from engine.eviction import KeyOrder, ReleaseOrder
 
 
 class BlockAllocator:
-    """Reference-counted blocks 0 to num_blocks - 1; every operation is O(1) per block.
+    """Blocks 0 to num_blocks - 1, each held by nobody, by one or by several.
+
+    Only what several hold is counted, so that taking and returning the blocks of one holder is
+    work on whole lists.
 
     The free queue is kept in eviction order: first the empty blocks, then those that still hold
     cached content, the one to lose it first at the head. A block without content is put back at
@@ -16,18 +17,9 @@ class BlockAllocator:
 
     def __init__(self, num_blocks: int, eviction: str = "lru") -> None:
         self.num_blocks = num_blocks
-        self.ref_counts = [0] * num_blocks
-        self.num_shared = 0  # blocks with more than one holder
+        self._holders_of_shared: dict[int, int] = {}  # of blocks with more than one
         self._empty = list(range(num_blocks - 1, -1, -1))  # the next to be used is last
-        self._num_hits = [0] * num_blocks  # since the block was last allocated
-        self._allocation = [0] * num_blocks  # number of the block's last allocation
-        self._num_allocations = 0
-        self._cached = self._order(eviction)
-
-    def _order(self, eviction: str) -> ReleaseOrder | KeyOrder:
-        if eviction == "lru":
-            return ReleaseOrder()
-        return KeyOrder((self._num_hits if eviction == "lfu" else self._allocation).__getitem__)
+        self._cached = _order(eviction)
 
     @property
     def num_free(self) -> int:
@@ -39,6 +31,11 @@ class BlockAllocator:
         """Free blocks that keep their content for reuse."""
         return len(self._cached)
 
+    @property
+    def num_shared(self) -> int:
+        """Blocks with more than one holder."""
+        return len(self._holders_of_shared)
+
     def allocate(self, num_blocks: int) -> tuple[list[int], list[int]]:
         """Take blocks from the head of the free queue, one holder each.
 
@@ -47,52 +44,66 @@ class BlockAllocator:
         """
         if num_blocks > self.num_free:
             raise ValueError(f"{num_blocks} blocks asked for, {self.num_free} are free")
-        num_empty = min(num_blocks, len(self._empty))
-        block_ids = [self._empty.pop() for _ in range(num_empty)]
-        evicted = [self._cached.pop() for _ in range(num_blocks - num_empty)]
+        first = max(len(self._empty) - num_blocks, 0)
+        block_ids = self._empty[first:]
+        del self._empty[first:]
+        block_ids.reverse()
+        evicted = self._cached.pop(num_blocks - len(block_ids))
         block_ids += evicted
-        for block_id in block_ids:
-            self.ref_counts[block_id] = 1
-            self._num_hits[block_id] = 0
-            self._num_allocations += 1
-            self._allocation[block_id] = self._num_allocations
+        self._cached.allocated(block_ids)
         return block_ids, evicted
 
-    def share(self, block_id: int) -> None:
-        """Add a holder to a block with content; a cached block leaves the free queue."""
-        self.ref_counts[block_id] += 1
-        self._num_hits[block_id] += 1
-        if self.ref_counts[block_id] == 1:
-            self._cached.remove(block_id)
-        elif self.ref_counts[block_id] == 2:
-            self.num_shared += 1
+    def share(self, block_ids: list[int]) -> None:
+        """Add a holder to blocks with content; cached ones leave the free queue."""
+        holders = self._holders_of_shared
+        for block_id in block_ids:
+            if block_id in self._cached:
+                self._cached.remove(block_id)
+            else:
+                holders[block_id] = holders.get(block_id, 1) + 1
+        self._cached.hit(block_ids)
 
     def is_cached(self, block_id: int) -> bool:
         """Whether the block is free and keeps its content."""
         return block_id in self._cached
 
-    def free(self, block_ids: list[int], *, keep: Container[int]) -> None:
-        """Take a holder off each of a table's blocks; those in `keep` keep their content.
+    def num_holders(self, block_id: int) -> int:
+        """Holders of a block that is not free."""
+        return self._holders_of_shared.get(block_id, 1)
+
+    def free(self, block_ids: list[int], *, num_kept: int) -> None:
+        """Take a holder off each of a table's blocks; the first num_kept keep their content.
 
         Content goes into the queue tail first, so that the head of a sequence is evicted last.
         Empty blocks are used again tail first as well.
         """
-        emptied = []
-        for block_id in reversed(block_ids):
-            self.ref_counts[block_id] -= 1
-            if self.ref_counts[block_id] == 1:
-                self.num_shared -= 1
-            elif self.ref_counts[block_id] == 0:
-                if block_id in keep:
-                    self._cached.add(block_id)
-                else:
-                    emptied.append(block_id)
-        self._empty.extend(reversed(emptied))
+        kept, emptied = block_ids[:num_kept], block_ids[num_kept:]
+        if self._holders_of_shared:
+            kept = [block_id for block_id in kept if self._let_go(block_id)]
+            emptied = [block_id for block_id in emptied if self._let_go(block_id)]
+        kept.reverse()
+        self._cached.add(kept)
+        self._empty += emptied
 
-    def check(self) -> None:
-        """Prove the books: each block is held or in exactly one place of the free queue."""
+    def _let_go(self, block_id: int) -> bool:
+        """Take a holder off a block; returns whether nobody holds it any more."""
+        holders = self._holders_of_shared
+        if block_id not in holders:
+            return True
+        holders[block_id] -= 1
+        if holders[block_id] == 1:
+            del holders[block_id]
+        return False
+
+    def check(self, num_holders: dict[int, int]) -> None:
+        """Prove the books against the holders of each block that is held (and of no other)."""
         free = self._empty + list(self._cached)
         assert len(free) == len(set(free)), "a block is twice in the free queue"
-        assert set(free) == {b for b, count in enumerate(self.ref_counts) if count == 0}
-        assert min(self.ref_counts) >= 0
-        assert self.num_shared == sum(count > 1 for count in self.ref_counts)
+        assert set(free) | set(num_holders) == set(range(self.num_blocks)), "a block is lost"
+        assert not set(free) & set(num_holders), "a block is held and free"
+        shared = {block_id: count for block_id, count in num_holders.items() if count > 1}
+        assert self._holders_of_shared == shared, "counts of holders differ from the holders"
+
+
+def _order(eviction: str) -> ReleaseOrder | KeyOrder:
+    return ReleaseOrder() if eviction == "lru" else KeyOrder(by_hits=eviction == "lfu")

@@ -1,7 +1,11 @@
 """Iteration-level batching: who runs is decided anew at every step, by the rules of vLLM V1."""
 
 from bisect import insort
+from itertools import islice
 
+from engine.config import EngineConfig
+from engine.decode_batch import Deadlines
+from engine.kv_manager import KVManager
 from engine.request import Sequence, Status
 from engine.scheduler import Scheduler, Step
 
@@ -11,7 +15,15 @@ class ContinuousScheduler(Scheduler):
 
     Prefill and decode are the same thing: a sequence needs its known tokens that are not computed
     yet, as many as the step's token budget still holds.
+
+    With a decode batch the same decisions are taken by looking only at the sequences that need
+    something: a block, a place in the trie, a chunk of a prompt.
     """
+
+    def __init__(self, config: EngineConfig, kv: KVManager, *, stepwise: bool = True) -> None:
+        super().__init__(config, kv, stepwise=stepwise)
+        self._is_stuck = False  # nobody can be admitted until a sequence stops
+        self._limits = Deadlines()  # the step that computes a member's last possible token
 
     def _fill(self, step: Step) -> None:
         # Counted once, before anything is scheduled.
@@ -20,41 +32,59 @@ class ContinuousScheduler(Scheduler):
         is_capped = threshold and (num_in_system > 1 or self.config.rules < (0, 31))
         cap = threshold if is_capped else self.config.max_num_batched_tokens
         self._schedule_running(step, cap)
-        if not step.preempted:
+        if self.waiting and not step.preempted:
             self._admit_waiting(step, cap)
 
     def _schedule_running(self, step: Step, cap: int) -> None:
+        if self.decodes is not None:
+            self._pass_over_limited(step)
+            if self._can_decode_together(cap):
+                self._decode_together(step, cap)
+                return
+            for seq in self.decodes.members():
+                self._leave_decodes(seq, step)
+        self._schedule_one_by_one(step, cap)
+
+    # --- each sequence by itself: the rules as they are ---
+
+    def _schedule_one_by_one(self, step: Step, cap: int) -> None:
         """Give running sequences their next tokens, in order, at most `cap` each."""
-        last_position = self.config.max_model_len - 1
-        place = 0
-        while place < len(self.running) and (budget := self._budget(step)):
-            seq = self.running[place]
-            start = seq.num_computed_tokens
-            num_tokens = min(self._num_wanted(seq) - start, cap, budget, last_position - start)
-            if num_tokens > 0:
-                if not self._grow(seq, num_tokens, step):
-                    break
-                if step.preempted:  # some before it may have left
-                    place = self.running.index(seq)
-                self._take(step, seq, start, num_tokens)
-            place += 1
+        for seq in list(self.running):
+            if not self._budget(step):
+                break
+            if seq.status is Status.RUNNING and not self._schedule_chunk(seq, step, cap):
+                break
+
+    def _schedule_chunk(self, seq: Sequence, step: Step, cap: int, num_others: int = 0) -> bool:
+        """Give a running sequence its next tokens; False if it was preempted for want of room.
+
+        num_others: tokens of the budget that are spoken for besides.
+        """
+        start = seq.num_computed_tokens
+        num_tokens = min(self._num_wanted(seq), cap, self._budget(step) - num_others)
+        if num_tokens > 0:
+            if not self._grow(seq, num_tokens, step):
+                return False
+            self._take(step, seq, start, num_tokens)
+        return True
 
     def _budget(self, step: Step) -> int:
         return self.config.max_num_batched_tokens - step.num_tokens
 
     def _num_wanted(self, seq: Sequence) -> int:
-        """Length to compute a running sequence to: the tokens known and those about to come.
+        """Tokens that a running sequence needs: those known and about to come, less the computed.
 
         Nothing more, once those about to come reach the length at which it ends.
         """
         num_expected = seq.num_tokens + seq.num_placeholders
         if seq.num_placeholders and num_expected >= seq.max_num_tokens:
-            return seq.num_computed_tokens
-        return num_expected
+            return 0
+        start = seq.num_computed_tokens
+        return min(num_expected, self.config.max_model_len - 1) - start
 
     def _grow(self, seq: Sequence, num_tokens: int, step: Step) -> bool:
         """Find room, preempting others or, at the worst, `seq` itself: then False."""
-        while not self.kv.grow(seq, num_tokens):
+        while not (self.kv.grow(seq, num_tokens) if seq.lead is None else self.kv.begin([seq])):
             victim = self._victim()
             self._preempt(victim, step)
             if victim is seq:
@@ -63,10 +93,12 @@ class ContinuousScheduler(Scheduler):
 
     def _victim(self) -> Sequence:
         """The running sequence to preempt next."""
-        return self.running[-1]
+        return next(reversed(self.running))
 
     def _preempt(self, seq: Sequence, step: Step) -> None:
-        self.running.remove(seq)
+        if seq.lead is not None:
+            self._leave_decodes(seq, step)
+        self._stop(seq)
         self.kv.release(seq)
         seq.status = Status.WAITING
         seq.num_preemptions += 1
@@ -79,11 +111,113 @@ class ContinuousScheduler(Scheduler):
         """Put a preempted sequence back into the queue."""
         self.waiting.appendleft(seq)
 
+    def _stop(self, seq: Sequence) -> None:
+        super()._stop(seq)
+        self._is_stuck = False
+
+    def add(self, seq: Sequence) -> None:
+        """Queue a new sequence."""
+        super().add(seq)
+        self._is_stuck = False
+
+    # --- those that decode, together ---
+
+    def _join_decodes(self, seq: Sequence) -> None:
+        super()._join_decodes(seq)
+        if self.config.async_scheduling:
+            num_left = seq.max_num_tokens - seq.num_tokens - seq.num_placeholders
+            self._limits.add(self.num_steps - 1 + num_left, seq)
+
+    def _pass_over_limited(self, step: Step) -> None:
+        """Members whose tokens in flight reach the length at which they end need no step more."""
+        for seq in self._limits.due(step.index - 1):
+            self._leave_decodes(seq, step)
+
+    def _can_decode_together(self, cap: int) -> bool:
+        """Whether the budget holds all members of the decode batch, wherever in order they stand.
+
+        It does when all that is wanted fits, or when those who want more than a token come last.
+        """
+        assert self.decodes is not None
+        wanted = {seq: num for seq in self.others if (num := min(self._num_wanted(seq), cap)) > 0}
+        budget = self.config.max_num_batched_tokens
+        if len(self.decodes) + sum(wanted.values()) <= budget:
+            return True
+        are_last = all(seq in wanted for seq in islice(reversed(self.running), len(wanted)))
+        return are_last and len(self.decodes) <= budget
+
+    def _decode_together(self, step: Step, cap: int) -> None:
+        """Give every member its token, and the other running sequences theirs, in order."""
+        batch = self.decodes
+        assert batch is not None
+        if self.others or len(batch.beginning(step.index)) > self.kv.num_free_blocks:
+            self._serve_with_others(step, cap)
+            self.kv.fill(len(batch))
+        else:
+            self._advance(step.index)
+        step.add_decodes(len(batch), batch.context_tokens)
+
+    def _advance(self, index: int) -> int:
+        """See Scheduler. There is room for all."""
+        batch = self.decodes
+        assert batch is not None
+        beginning, full = batch.beginning(index), self._to_publish(index)
+        if not full:
+            self.kv.begin([beginning[place] for place in sorted(beginning)])
+        else:
+            for place in sorted(beginning | full):
+                if place in beginning:
+                    self.kv.begin([beginning[place]])
+                if place in full:
+                    self._publish(full[place], index)
+        self.kv.fill(len(batch))
+        return len(beginning)
+
+    def _serve_with_others(self, step: Step, cap: int) -> None:
+        """The same in running order with those who are no members, preempting for want of room."""
+        assert self.decodes is not None
+        beginning, full = self.decodes.beginning(step.index), self._to_publish(step.index)
+        needy = {seq.place: seq for seq in self.others} | beginning | full
+        for place in sorted(needy):
+            seq = needy[place]
+            if seq.status is Status.WAITING:
+                continue  # preempted just now
+            if seq.lead is None:
+                if not self._schedule_chunk(seq, step, cap, len(self.decodes)):
+                    break
+                continue
+            if place in beginning and not self._grow(seq, 1, step):
+                break
+            if place in full:
+                self._publish(seq, step.index)
+
+    def steps_ahead(self, most: int) -> int:
+        """See Scheduler."""
+        batch = self.decodes
+        assert batch is not None
+        if self.others or not 0 < len(batch) <= self.config.max_num_batched_tokens:
+            return 0
+        if self.waiting and not self._is_stuck:
+            return 0
+        num_free = self.kv.num_free_blocks
+        if num_free >= len(batch) * -(-most // self.config.block_size):
+            return most
+        for num_steps in range(most):
+            num_free -= len(batch.beginning(self.num_steps + num_steps))
+            if num_free < 0:
+                return num_steps
+        return most
+
+    # --- admission ---
+
     def _admit_waiting(self, step: Step, cap: int) -> None:
         """Admit from the head of the queue; the first that does not fit stops admission."""
         config = self.config
         place = 0  # in the queue; those before it wait for tokens still in flight
-        while place < len(self.waiting) and len(self.running) < config.max_num_seqs:
+        while place < len(self.waiting):
+            if len(self.running) == config.max_num_seqs:
+                self._is_stuck = True
+                break
             budget = self._budget(step)
             if not budget:
                 break
@@ -107,6 +241,8 @@ class ContinuousScheduler(Scheduler):
                 fit_tokens=seq.num_tokens if config.reserve_full_isl else 0,
                 watermark_blocks=self._watermark_blocks if self.running else 0,
             ):
+                # Those that decode only take more blocks; but what they publish may be a new hit.
+                self._is_stuck = not config.enable_prefix_caching
                 break
             del self.waiting[place]
             self._start(step, seq, num_cached)
@@ -133,9 +269,19 @@ class PriorityScheduler(ContinuousScheduler):
     def add(self, seq: Sequence) -> None:
         """Queue a new sequence at its rank."""
         self._requeue(seq)
+        self._is_stuck = False
 
     def _requeue(self, seq: Sequence) -> None:
         insort(self.waiting, seq, key=_rank)
+
+    def _can_decode_together(self, cap: int) -> bool:
+        """Only with room for all: the rank of a victim is looked up among all that run."""
+        assert self.decodes is not None
+        block_size = self.config.block_size
+        num_blocks = len(self.decodes.beginning(self.num_steps - 1)) + sum(
+            1 + self._num_wanted(seq) // block_size for seq in self.others
+        )
+        return num_blocks <= self.kv.num_free_blocks and super()._can_decode_together(cap)
 
     def _victim(self) -> Sequence:
         return max(self.running, key=_rank)

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 
 from engine import tokenizer
 from engine.config import EngineConfig
-from engine.continuous import ContinuousScheduler, PriorityScheduler
-from engine.paged_kv import PagedKVManager
+from engine.engine_base import EngineBase
 from engine.request import (
     GREEDY,
     Request,
@@ -23,113 +22,42 @@ from engine.request import (
     TokenPrompt,
 )
 from engine.runners import Runner
-from engine.scheduler import Scheduler, Step
-from engine.static import StaticScheduler
+from engine.scheduler import Step
 
 
-def _scheduler_class(config: EngineConfig) -> type[Scheduler]:
-    if config.batching == "static":
-        return StaticScheduler
-    return PriorityScheduler if config.policy == "priority" else ContinuousScheduler
-
-
-class Engine:
+class Engine(EngineBase):
     """A paged-KV engine over a runner.
 
     with_text: give every output its text; only for runners whose tokens are the tokenizer's.
     """
 
     def __init__(self, config: EngineConfig, runner: Runner, *, with_text: bool = True) -> None:
-        self.config = config
+        super().__init__(config, stepwise=True)
         self.runner = runner
-        self.kv = PagedKVManager(config)
-        self.scheduler = _scheduler_class(config)(config, self.kv)
-        self._sequences: dict[RequestId, Sequence] = {}
         self._texts: dict[RequestId, tokenizer.TextStream] | None = {} if with_text else None
         self._streams: defaultdict[RequestId, list[deque[TokenOutput]]] = defaultdict(list)
-        self._num_added = 0
         self._num_generated = 0
-        self._max_in_flight = 2 if config.async_scheduling else 1
-        self._in_flight: deque[Step] = deque()  # scheduled, not committed
         self._is_running = False
         self._computed: tuple[Step, list[int]] | None = None  # by `step`, not committed yet
 
-    @property
-    def has_work(self) -> bool:
-        """Whether any request is unfinished."""
-        return bool(self._sequences)
-
     def add_request(self, request: Request) -> Sequence:
-        """Queue a request and return its progress.
-
-        Raises RequestError when the id is in use or the request can never fit.
-        """
-        if request.request_id in self._sequences:
-            raise RequestError(f"request {request.request_id}: the id is in use")
-        config = self.config
-        seq = Sequence(request, config.block_size, config.max_model_len, self._num_added)
-        self._refuse_misfit(seq)
-        self._num_added += 1
-        self._sequences[request.request_id] = seq
+        """See EngineBase."""
+        seq = super().add_request(request)
         if self._texts is not None:
             self._texts[request.request_id] = tokenizer.TextStream()
-        self.scheduler.add(seq)
         return seq
 
-    def _refuse_misfit(self, seq: Sequence) -> None:
-        config = self.config
-        name = f"request {seq.request.request_id}"
-        if seq.num_prompt_tokens >= config.max_model_len:
-            raise RequestError(
-                f"{name}: its prompt of {seq.num_prompt_tokens} tokens leaves no room for output "
-                f"within max_model_len {config.max_model_len}"
-            )
-        num_slots = seq.max_num_tokens - 1  # the last token is never fed back
-        if num_slots > config.num_slots:
-            raise RequestError(
-                f"{name}: {seq.num_prompt_tokens} prompt + up to "
-                f"{seq.max_num_tokens - seq.num_prompt_tokens} new tokens need "
-                f"{-(-num_slots // config.block_size)} blocks, the pool has {config.num_blocks}"
-            )
-
-    def cancel(self, request_id: RequestId) -> bool:
-        """Drop an unfinished request and return its memory; False if there is no such request.
-
-        Not between `schedule` and the run of its step: blocks are shared as soon as they are
-        scheduled, so the runner must have filled them.
-        """
-        seq = self._sequences.get(request_id)
-        if seq is None:
-            return False
-        self.scheduler.remove(seq)
-        seq.finish_reason = "cancelled"
-        self._forget(request_id)
-        return True
-
     def _forget(self, request_id: RequestId) -> None:
-        del self._sequences[request_id]
+        super()._forget(request_id)
         self._streams.pop(request_id, None)
         if self._texts is not None:
             del self._texts[request_id]
 
-    def close_batch(self) -> None:
-        """Let the next static batch start with whoever waits then, however few."""
-        self.scheduler.close_batch()
-
     def schedule(self) -> Step:
-        """Decide the next step and take its memory. No chunks: nothing can run now.
-
-        With asynchronous scheduling the step before it may still be in flight.
-
-        Raises RuntimeError when more are, as after a runner that failed in its midst: the cache
-        then holds blocks that were never computed, and the engine is done for.
-        """
-        if self._is_running or len(self._in_flight) == self._max_in_flight:
+        """See EngineBase."""
+        if self._is_running:
             raise RuntimeError(f"step {self._in_flight[0].index} has not been committed")
-        step = self.scheduler.schedule()
-        if step.chunks:
-            self._in_flight.append(step)
-        return step
+        return super().schedule()
 
     def run(self, step: Step) -> list[int]:
         """Compute the tokens of a step, one for each chunk that samples, after earlier commits.
@@ -147,10 +75,7 @@ class Engine:
 
         A sequence cancelled while the step was in flight gets no output.
         """
-        if self._in_flight and step is self._in_flight[0]:
-            self._in_flight.popleft()
-        elif step.chunks:
-            raise RuntimeError(f"step {step.index} is not the oldest in flight")
+        self._land(step)
         outputs = []
         sampling = (chunk.seq for chunk in step.chunks if chunk.samples)
         for seq, token_id in zip(sampling, token_ids, strict=True):
@@ -159,10 +84,7 @@ class Engine:
         return outputs
 
     def _append(self, seq: Sequence, token_id: int) -> TokenOutput:
-        if seq.num_stale:
-            seq.num_stale -= 1
-        else:
-            seq.num_placeholders -= 1
+        seq.count_output()
         seq.output_token_ids.append(token_id)
         if self.config.async_scheduling:
             # What a block holds is known only now; when it was scheduled it was a placeholder.
@@ -181,10 +103,8 @@ class Engine:
         if self._streams:
             for stream in self._streams.get(request_id, ()):
                 stream.append(output)
-        if finished:
-            seq.finish_reason = reason
-            self.scheduler.finish(seq)
-            self._forget(request_id)
+        if reason:
+            self._finish(seq, reason)
         return output
 
     def step(self) -> list[TokenOutput]:
@@ -236,13 +156,3 @@ class Engine:
             raise
         streams = [self.stream(added) for added in request_ids]
         return ["".join(output.text for output in stream) for stream in streams]
-
-    def check(self) -> None:
-        """Prove the books: memory against its holders, queues against the unfinished requests."""
-        scheduler = self.scheduler
-        self.kv.check(scheduler.holders)
-        queued = [*scheduler.waiting, *scheduler.running]
-        assert len(queued) == len(set(queued)), "a sequence is queued twice"
-        assert set(queued) == set(self._sequences.values())
-        assert all(seq.status is Status.WAITING for seq in scheduler.waiting)
-        assert all(seq.status is Status.RUNNING for seq in scheduler.running)

@@ -69,6 +69,16 @@ class KVManager(Protocol):
     def grow(self, seq: Sequence, num_tokens: int) -> bool:
         """Give a running sequence room for the next `num_tokens` tokens, if they can be had."""
 
+    def begin(self, seqs: list[Sequence]) -> bool:
+        """Give running sequences, whose blocks are full, a block each, if all can be had."""
+
+    def fill(self, num_tokens: int, num_reserved_blocks: int = 0) -> None:
+        """Running sequences filled so many slots that they held, in blocks begun or reserved.
+
+        For sequences that decode together: their tables stand still meanwhile.
+        num_reserved_blocks: of these blocks, those that were reserved and wholly empty before.
+        """
+
     def publish(self, seq: Sequence, num_tokens: int) -> None:
         """Let others share the full blocks of the first `num_tokens` tokens, all of them known."""
 

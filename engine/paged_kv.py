@@ -67,8 +67,7 @@ class PagedKVManager:
         if self._trie is not None and seq.num_cached_tokens is None:
             seq.prefix_misses = self._prefix_misses(self._trie, seq, prefix)
         table = seq.block_table
-        for block_id in prefix:
-            self._allocator.share(block_id)
+        self._allocator.share(prefix)
         table.block_ids = prefix + self._allocate(num_held - len(prefix))
         table.num_published = len(prefix)
         table.num_tokens = num_filled
@@ -93,6 +92,20 @@ class PagedKVManager:
         table.num_tokens += num_tokens
         self._num_empty_slots -= num_tokens
         return True
+
+    def begin(self, seqs: list[Sequence]) -> bool:
+        """See KVManager."""
+        if len(seqs) > self._allocator.num_free:
+            return False
+        for seq, block_id in zip(seqs, self._allocate(len(seqs)), strict=True):
+            seq.block_table.block_ids.append(block_id)
+        self._num_empty_slots += len(seqs) * self._block_size
+        return True
+
+    def fill(self, num_tokens: int, num_reserved_blocks: int = 0) -> None:
+        """See KVManager."""
+        self._num_empty_slots -= num_tokens
+        self._num_reserved_blocks -= num_reserved_blocks
 
     def publish(self, seq: Sequence, num_tokens: int) -> None:
         """See KVManager."""
@@ -134,7 +147,7 @@ class PagedKVManager:
             self._retired.remove(seq)
         else:
             self._count_table(table, -1)
-        self._allocator.free(table.block_ids, keep=self._trie if self._trie is not None else ())
+        self._allocator.free(table.block_ids, num_kept=table.num_published)
         seq.block_table = BlockTable(self._block_size)
         self._count_over_reserved()
 
@@ -160,9 +173,7 @@ class PagedKVManager:
         """See KVManager."""
         tables = [seq.block_table for seq in holders]
         counts = Counter(block_id for table in tables for block_id in table.block_ids)
-        expected = [counts[block_id] for block_id in range(self._num_blocks)]
-        assert self._allocator.ref_counts == expected, "reference counts differ from holders"
-        self._allocator.check()
+        self._allocator.check(counts)
         self._check_trie(tables)
         self._check_ledger(holders)
 
@@ -174,10 +185,11 @@ class PagedKVManager:
         for table in tables:
             published = [block_id in self._trie for block_id in table.block_ids]
             assert published == [i < table.num_published for i in range(len(published))]
+        held = {block_id for table in tables for block_id in table.block_ids}
         free_published = [
             block_id
-            for block_id, count in enumerate(self._allocator.ref_counts)
-            if count == 0 and block_id in self._trie
+            for block_id in range(self._num_blocks)
+            if block_id in self._trie and block_id not in held
         ]
         assert len(free_published) == self._allocator.num_cached
         assert all(map(self._allocator.is_cached, free_published))
@@ -226,5 +238,5 @@ class PagedKVManager:
     def _count_over_reserved(self) -> None:
         holders = Counter(b for seq in self._retired for b in seq.block_table.block_ids)
         self._num_over_reserved_blocks = sum(
-            count == self._allocator.ref_counts[block_id] for block_id, count in holders.items()
+            count == self._allocator.num_holders(block_id) for block_id, count in holders.items()
         )

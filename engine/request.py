@@ -142,6 +142,9 @@ class Sequence:
     arrival: its place in the order of arrival.
     num_prompt_tokens: length of the prompt.
     max_num_tokens: length, prompt and output, at which the sequence ends at the latest.
+    num_output_tokens: output tokens so far; output_token_ids: which, where anybody reads them.
+    place: its number among all that started to run; running order is by place.
+    lead, first_step: see DecodeBatch; lead is None while it is in none.
     num_placeholders: output tokens that steps in flight are about to produce.
     num_stale: such tokens from before a preemption; the sequence waits for them to come.
     num_cached_tokens: prompt tokens that the prefix cache spared at first admission; None before.
@@ -153,13 +156,17 @@ class Sequence:
         "arrival",
         "block_table",
         "finish_reason",
+        "first_step",
+        "lead",
         "max_num_tokens",
         "num_cached_tokens",
+        "num_output_tokens",
         "num_placeholders",
         "num_preemptions",
         "num_prompt_tokens",
         "num_stale",
         "output_token_ids",
+        "place",
         "prefix_misses",
         "request",
         "status",
@@ -173,7 +180,11 @@ class Sequence:
         self._block_keys: list[Hashable] = []  # as far as they have been asked for
         self.num_prompt_tokens = len(request.prompt)
         self.max_num_tokens = min(self.num_prompt_tokens + request.max_new_tokens, max_model_len)
+        self.num_output_tokens = 0
         self.output_token_ids: list[int] = []
+        self.place = 0
+        self.lead: int | None = None
+        self.first_step = 0
         self.block_table = BlockTable(block_size)
         self.status = Status.WAITING
         self.finish_reason: str | None = None
@@ -186,12 +197,20 @@ class Sequence:
     @property
     def num_tokens(self) -> int:
         """Tokens known: prompt and output so far."""
-        return self.num_prompt_tokens + len(self.output_token_ids)
+        return self.num_prompt_tokens + self.num_output_tokens
 
     @property
     def num_computed_tokens(self) -> int:
         """Tokens whose K/V is in the pool, or will be when the step in flight ends."""
         return self.block_table.num_tokens
+
+    def count_output(self) -> None:
+        """A token of a step in flight has come."""
+        self.num_output_tokens += 1
+        if self.num_stale:
+            self.num_stale -= 1
+        else:
+            self.num_placeholders -= 1
 
     def token_ids(self, start: int, stop: int) -> list[int]:
         """Known tokens at positions start to stop - 1."""

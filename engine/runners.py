@@ -68,7 +68,7 @@ class ReplayRunner:
 
     def _next_token(self, seq: Sequence) -> int:
         request_id = seq.request.request_id
-        index = len(seq.output_token_ids)
+        index = seq.num_output_tokens
         if index == 0 or request_id not in self._current:
             self._current[request_id] = self._outputs[request_id]
         output = self._current[request_id]
@@ -98,4 +98,4 @@ class ScriptedLengthRunner:
         ]
 
     def _is_last(self, seq: Sequence) -> bool:
-        return len(seq.output_token_ids) + 1 >= self._output_lengths[seq.request.request_id]
+        return seq.num_output_tokens + 1 >= self._output_lengths[seq.request.request_id]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from engine.config import EngineConfig
+from engine.decode_batch import DecodeBatch
 from engine.kv_manager import KVManager
 from engine.request import Sequence, Status
 
@@ -31,9 +32,10 @@ class Chunk(NamedTuple):
 class Step:
     """One forward pass over the scheduled batch.
 
-    chunks: in scheduling order.
+    chunks: in scheduling order. Members of a decode batch have none: the totals count them.
     preempted, admitted: sequences that left or joined the running ones while scheduling; an
         admission comes with the tokens that the prefix cache spared it.
+    left: sequences that left the decode batch, after at least one token was taken from them.
     num_tokens: tokens of all chunks.
     num_decodes, decode_context_tokens: chunks that feed one output token, and the sum of the
         contexts (tokens each attends to, its own included).
@@ -44,6 +46,7 @@ class Step:
     chunks: list[Chunk] = field(default_factory=list)
     preempted: list[Sequence] = field(default_factory=list)
     admitted: list[tuple[Sequence, int]] = field(default_factory=list)
+    left: list[Sequence] = field(default_factory=list)
     num_tokens: int = 0
     num_decodes: int = 0
     decode_context_tokens: int = 0
@@ -61,6 +64,12 @@ class Step:
         else:
             self.prefills.append((num_tokens, start))
         return chunk.samples
+
+    def add_decodes(self, num_seqs: int, context_tokens: int) -> None:
+        """Take the members of a decode batch in."""
+        self.num_tokens += num_seqs
+        self.num_decodes += num_seqs
+        self.decode_context_tokens += context_tokens
 
     def remove(self, seq: Sequence) -> Chunk | None:
         """Take a sequence's chunk out again, if it has one, and return it."""
@@ -85,26 +94,41 @@ class Step:
 class Scheduler(ABC):
     """Decides what each step computes. It sees no tensor and no clock.
 
-    waiting: in the order in which they will be admitted. running: in scheduling order.
+    waiting: in the order in which they will be admitted. running: in scheduling order, which is
+        the order of their places.
+    decodes: the sequences that are scheduled together, without a chunk each; None: every sequence
+        has a chunk in every step. The decisions are the same.
+    others: the running sequences that are in no decode batch.
+    num_steps: steps scheduled so far.
     """
 
-    def __init__(self, config: EngineConfig, kv: KVManager) -> None:
+    def __init__(self, config: EngineConfig, kv: KVManager, *, stepwise: bool = True) -> None:
         self.config = config
         self.kv = kv
         self.waiting: deque[Sequence] = deque()
-        self.running: list[Sequence] = []
-        self._num_steps = 0
+        self.running: dict[Sequence, None] = {}
+        self.decodes = None if stepwise else DecodeBatch(config.block_size)
+        self.others: dict[Sequence, None] = {}
+        self.num_steps = 0
+        self._num_started = 0
+        self._last_step: Step | None = None
 
     def add(self, seq: Sequence) -> None:
         """Queue a new sequence."""
         self.waiting.append(seq)
 
     def schedule(self) -> Step:
-        """Decide the next step and take the memory it needs; no chunks when nothing can run."""
-        step = Step(self._num_steps)
-        self._num_steps += 1
+        """Decide the next step and take the memory it needs; no tokens when nothing can run."""
+        step = Step(self.num_steps)
+        self.num_steps += 1
         self.kv.begin_step(step.index)
         self._fill(step)
+        if self.decodes is not None:
+            self.decodes.num_steps = self.num_steps
+            for seq, _, _, samples in step.chunks:
+                if samples:
+                    self._join_decodes(seq)
+            self._last_step = step
         return step
 
     @abstractmethod
@@ -113,7 +137,10 @@ class Scheduler(ABC):
 
     def _start(self, step: Step, seq: Sequence, num_cached_tokens: int) -> None:
         """A waiting sequence that has been given memory runs from this step on."""
-        self.running.append(seq)
+        self._num_started += 1
+        seq.place = self._num_started
+        self.running[seq] = None
+        self.others[seq] = None
         seq.status = Status.RUNNING
         if seq.num_cached_tokens is None:
             seq.num_cached_tokens = num_cached_tokens
@@ -128,9 +155,76 @@ class Scheduler(ABC):
         if seq.status is Status.WAITING:
             self.waiting.remove(seq)
         else:
-            self.running.remove(seq)
+            self._stop(seq)
             self.kv.release(seq)
         seq.status = Status.FINISHED
+
+    def _stop(self, seq: Sequence) -> None:
+        """A running sequence runs no longer."""
+        del self.running[seq]
+        if seq.lead is None or self.decodes is None:
+            del self.others[seq]
+        else:
+            self.decodes.leave(seq)
+
+    def _join_decodes(self, seq: Sequence) -> None:
+        """A running sequence decodes in every step from the next on."""
+        assert self.decodes is not None
+        del self.others[seq]
+        self.decodes.join(seq)
+
+    def _leave_decodes(self, seq: Sequence, step: Step) -> None:
+        """A member of the decode batch is scheduled by itself from this step on."""
+        assert self.decodes is not None
+        if seq.first_step <= self.decodes.num_committed:
+            step.left.append(seq)
+        if self.decodes.leave(seq):
+            # Its token of the step in flight is one of many there; from now on it is its own.
+            assert self._last_step is not None
+            self._last_step.chunks.append(Chunk(seq, seq.num_computed_tokens - 1, 1, samples=True))
+        self.others[seq] = None
+
+    def steps_ahead(self, most: int) -> int:
+        """How many of the next `most` steps would schedule the decode batch, as it is, and no more.
+
+        Whether a member ends meanwhile is for the engine to know. 0: the next step needs
+        `schedule`. All steps before must have been committed.
+        """
+        raise NotImplementedError
+
+    def advance(self, num_steps: int) -> list[int]:
+        """Schedule so many steps of the decode batch alone, at most `steps_ahead`.
+
+        Returns how many blocks the members begin in each.
+        """
+        batch = self.decodes
+        assert batch is not None
+        begun = []
+        for index in range(self.num_steps, self.num_steps + num_steps):
+            self.kv.begin_step(index)
+            begun.append(self._advance(index))
+        self.num_steps += num_steps
+        batch.num_steps = self.num_steps
+        return begun
+
+    @abstractmethod
+    def _advance(self, index: int) -> int:
+        """Give the members what they need in a step; returns how many blocks they begin."""
+
+    def _to_publish(self, index: int) -> dict[int, Sequence]:
+        """Members of which a step makes a full block of known tokens, by place."""
+        if self.decodes is None or not self.config.enable_prefix_caching:
+            return {}
+        return self.decodes.filling(self._step_with_known_tokens(index))
+
+    def _publish(self, seq: Sequence, index: int) -> None:
+        """Let others share what is computed of a member, when a step is scheduled."""
+        assert seq.lead is not None
+        self.kv.publish(seq, seq.lead + self._step_with_known_tokens(index) + 1)
+
+    def _step_with_known_tokens(self, index: int) -> int:
+        # With asynchronous scheduling the step before is in flight, and yields what this one feeds.
+        return index - 1 if self.config.async_scheduling else index
 
     def close_batch(self) -> None:  # noqa: B027 - only batch-collecting schedulers wait
         """Let requests that wait for company start without it, where the scheduler does wait."""
@@ -138,4 +232,9 @@ class Scheduler(ABC):
     @property
     def holders(self) -> list[Sequence]:
         """Sequences that hold memory."""
-        return self.running
+        return list(self.running)
+
+    def check(self) -> None:
+        """Prove that every running sequence is in one place, and bring its table up to date."""
+        members = self.decodes.check() if self.decodes is not None else []
+        assert sorted(seq.place for seq in [*members, *self.others]) == [s.place for s in self.running]

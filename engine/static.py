@@ -15,8 +15,8 @@ class StaticScheduler(Scheduler):
     the whole batch has; it is not computed any further, which flatters static batching.
     """
 
-    def __init__(self, config: EngineConfig, kv: KVManager) -> None:
-        super().__init__(config, kv)
+    def __init__(self, config: EngineConfig, kv: KVManager, *, stepwise: bool = True) -> None:
+        super().__init__(config, kv, stepwise=stepwise)
         self._ended: list[Sequence] = []  # rows of the batch that keep their memory
         self._is_closed = False
 
@@ -27,9 +27,12 @@ class StaticScheduler(Scheduler):
     def _fill(self, step: Step) -> None:
         if not self.running:
             self._start_batch(step)
-            return
-        for seq in self.running:
-            self._take(step, seq, seq.num_computed_tokens)
+        elif self.decodes is not None:
+            self._advance(step.index)
+            step.add_decodes(len(self.decodes), self.decodes.context_tokens)
+        else:
+            for seq in self.running:
+                self._take(step, seq, seq.num_computed_tokens)
 
     def _start_batch(self, step: Step) -> None:
         most = min(self.config.batch_size, self.config.max_num_seqs)
@@ -54,9 +57,23 @@ class StaticScheduler(Scheduler):
         self.kv.publish(seq, seq.num_computed_tokens)
         seq.num_placeholders += step.add(seq, start, num_tokens)
 
+    def steps_ahead(self, most: int) -> int:
+        """See Scheduler. The rows of a batch stay as they are until one ends."""
+        return most if self.running else 0
+
+    def _advance(self, index: int) -> int:
+        """See Scheduler. The blocks that rows begin are reserved."""
+        assert self.decodes is not None
+        num_begun = len(self.decodes.beginning(index))
+        full = self._to_publish(index)
+        for place in sorted(full):
+            self._publish(full[place], index)
+        self.kv.fill(len(self.decodes), num_begun)
+        return num_begun
+
     def finish(self, seq: Sequence) -> None:
         """Keep the memory of a row that has ended until its batch has."""
-        self.running.remove(seq)
+        self._stop(seq)
         seq.status = Status.FINISHED
         self.kv.retire(seq)
         self._ended.append(seq)
@@ -76,4 +93,4 @@ class StaticScheduler(Scheduler):
     @property
     def holders(self) -> list[Sequence]:
         """Running rows and those that have ended but keep their memory."""
-        return self.running + self._ended
+        return [*self.running, *self._ended]

@@ -4,8 +4,10 @@ from collections.abc import Iterator, Mapping
 
 import workloads as w
 from engine.config import EngineConfig
+from engine.engine import Engine
+from engine.replay_engine import ReplayEngine
 from engine.request import RequestId
-from engine.runners import ReplayRunner, Runner, ScriptedLengthRunner, ToyLMRunner
+from engine.runners import ReplayRunner, ScriptedLengthRunner, ToyLMRunner
 from engine.transformer import Transformer
 from sim import catalogue
 from sim.latency.linear import LinearLatency
@@ -61,12 +63,20 @@ def build_latency(scenario: Scenario) -> LatencyModel:
     )
 
 
-def build_runner(scenario: Scenario, config: EngineConfig, workload: w.Workload) -> Runner:
-    """What produces the tokens; either ends each output where the workload says."""
-    if scenario.runner == "replay":
-        return ReplayRunner(_Answers(workload))
-    toy_lm = ToyLMRunner(Transformer(scenario.toy_lm), config)
-    return ScriptedLengthRunner(toy_lm, dict(enumerate(workload.output_tokens.tolist())))
+def build_engine(
+    scenario: Scenario, config: EngineConfig, workload: w.Workload, *, stepwise: bool = False
+) -> Engine | ReplayEngine:
+    """The engine of one system; it ends each output where the workload says.
+
+    stepwise: an engine that takes every step by itself also where tokens need not be computed.
+    """
+    if scenario.runner == "toy-lm":
+        toy_lm = ToyLMRunner(Transformer(scenario.toy_lm), config)
+        lengths = dict(enumerate(workload.output_tokens.tolist()))
+        return Engine(config, ScriptedLengthRunner(toy_lm, lengths), with_text=False)
+    if stepwise:
+        return Engine(config, ReplayRunner(_Answers(workload)), with_text=False)
+    return ReplayEngine(config, workload.output_tokens.tolist().__getitem__)
 
 
 class _Answers(Mapping[RequestId, w.AnswerTokens]):

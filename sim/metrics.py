@@ -1,15 +1,13 @@
 """Metrics: pure functions of a run's records. Definitions are those of docs/metrics.md."""
 
 import math
-from collections import Counter
-
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from scipy.special import stdtrit
 
 from engine.kv_manager import KVUsage
-from sim.records import Records
+from sim.records import Distribution, Records
 
 PERCENTILES = (50, 90, 99)
 
@@ -38,11 +36,11 @@ def summarise(records: Records) -> Row:
         "preemptions": int(requests["preemptions"].sum()),
         **_prefix_cache(requests, records.evicted_for_ns),
         **_memory(records.slot_ns),
-        "steps": int((records.steps["decodes"] + records.steps["prefill_tokens"] > 0).sum()),
+        "steps": int(records.steps["steps"].sum()),
     }
 
 
-def _latencies(finished: pd.DataFrame, itl_ns: Counter[int]) -> Row:
+def _latencies(finished: pd.DataFrame, itl_ns: Distribution) -> Row:
     columns = {
         name: finished[name].to_numpy(dtype=np.int64)
         for name in ("arrival_ns", "admitted_ns", "first_token_ns", "finished_ns", "output_tokens")
@@ -51,11 +49,10 @@ def _latencies(finished: pd.DataFrame, itl_ns: Counter[int]) -> Row:
     num_gaps = columns["output_tokens"] - 1
     has_gaps = num_gaps > 0
     decoding_ns = (columns["finished_ns"] - first_token_ns)[has_gaps]
-    gaps = sorted(itl_ns.items())
     return {
         **_distribution("ttft", first_token_ns - arrival_ns),
         **_distribution("tpot", decoding_ns / num_gaps[has_gaps]),
-        **_distribution("itl", np.array([g for g, _ in gaps]), np.array([n for _, n in gaps])),
+        **_distribution("itl", *itl_ns),
         **_distribution("e2e", columns["finished_ns"] - arrival_ns),
         **_distribution("queueing", columns["admitted_ns"] - arrival_ns),
     }
@@ -97,14 +94,14 @@ def percentile(
     return float(values[order[np.searchsorted(reached, rank)]])
 
 
-def _prefix_cache(requests: pd.DataFrame, evicted_for_ns: Counter[int]) -> Row:
+def _prefix_cache(requests: pd.DataFrame, evicted_for_ns: Distribution) -> Row:
     """Queries and hits as vLLM counts them, at admission; a preempted request counts once."""
     names = ("queried", "cached", "partial", "unseen", "evicted")
     queried, cached, partial, unseen, evicted = (
         int(requests[f"{name}_tokens"].sum()) for name in names
     )
-    total_ns = sum(age_ns * count for age_ns, count in evicted_for_ns.items())
-    mean_ns = _ratio(total_ns, evicted_for_ns.total())
+    ages_ns, counts = evicted_for_ns
+    mean_ns = _ratio(float(ages_ns.astype(np.float64) @ counts), int(counts.sum()))
     return {
         "prefix_query_tokens": queried,
         "prefix_hit_tokens": cached,

@@ -1,53 +1,84 @@
 """Stamps what happens in a replica, in columns."""
 
 from array import array
-from collections import Counter
 from collections.abc import Callable
+from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from engine.kv_manager import KVUsage
+from engine.replay_engine import Progress
 from engine.request import PrefixMisses, RequestId, Sequence, TokenOutput
 from engine.scheduler import Step
-from sim.ledger import LedgerIntegral
-from sim.records import Records
+from sim.ledger import LedgerIntegral, UsageArrays, decoded_on
+from sim.records import FINISH_REASONS, Records
+from sim.step_table import StepRows, StepTable
+from sim.value_counts import ValueCounts
 
 Queues = tuple[int, int]  # sequences running and waiting
 NEVER = -1  # a time that has not come
-_STEP_COLUMNS = (
-    *("start_ns", "duration_ns", "decodes", "prefill_tokens", "running", "waiting", "preempted"),
-    *KVUsage._fields,
-)
 _TIME_COLUMNS = ("arrival_ns", "admitted_ns", "first_token_ns", "finished_ns")
 _COUNT_COLUMNS = (
     *("output_tokens", "preemptions", "queried_tokens", "cached_tokens"),
     *("partial_tokens", "unseen_tokens", "evicted_tokens"),
 )
+_MOST_SPELLS = 1 << 12  # kept before they become rows
+
+
+class _Spell(NamedTuple):
+    """Steps of equal make-up in a row, or one row of any other kind.
+
+    duration_ns, begun: of each step, its length and the blocks that decodes begin in it.
+    growth: tokens by which the K/V grows in each step beyond `usage`, which is that of the first
+        step unless growth says more.
+    """
+
+    start_ns: int
+    duration_ns: list[int]
+    begun: list[int]
+    growth: int
+    steps: int  # 1, or 0 for a spell in which the engine idled
+    decodes: int
+    prefill_tokens: int
+    running: int
+    waiting: int
+    preempted: int
+    usage: KVUsage
 
 
 class Recorder:
     """Columns of a run of num_requests requests, known by their numbers 0 to num_requests - 1.
 
-    on_finished: told how many more requests are done with, to show progress.
+    on_finished: told, a hundred times in a run, how many more requests are done with.
     """
 
     def __init__(
-        self, num_requests: int, usage: KVUsage, on_finished: Callable[[int], None]
+        self,
+        num_requests: int,
+        usage: KVUsage,
+        block_size: int,
+        on_finished: Callable[[int], None],
     ) -> None:
+        self._block_size = block_size
         self._on_finished = on_finished
+        self._num_between_reports = max(num_requests // 100, 1)
+        self._num_unreported = 0
         self._times = {name: array("q", [NEVER]) * num_requests for name in _TIME_COLUMNS}
         self._counts = {name: array("q", [0]) * num_requests for name in _COUNT_COLUMNS}
-        self._finish_reasons: list[str | None] = [None] * num_requests
+        self._finish_reasons = array("b", [NEVER]) * num_requests
         self._last_token_ns = array("q", [NEVER]) * num_requests
-        self._steps = {name: array("q") for name in _STEP_COLUMNS}
-        self._itl_ns: Counter[int] = Counter()
+        self._spells: list[_Spell] = []
+        self._steps = StepTable()
+        self._itl_ns = ValueCounts()
         self._ledger = LedgerIntegral()
         self._covered_ns = 0  # the rows of steps describe the time up to here
+        self._committed_ns = 0  # when the last tokens were taken
         self._idle: tuple[KVUsage, Queues] = (usage, (0, 0))  # the state between two steps
-        self._scheduled_ns = array("q")  # by the number of the step
-        self._evicted_for_ns: Counter[int] = Counter()
+        self._scheduled_ns = array("q")  # by the number of the step, for `_evicted_for_ns`
+        self._evicted_for_ns = ValueCounts()
         self._first_refusal: str | None = None
 
     def arrived(self, request_id: RequestId, now_ns: int) -> None:
@@ -56,9 +87,8 @@ class Recorder:
 
     def refused(self, request_id: RequestId, reason: str) -> None:
         """The engine has refused a request."""
-        self._finish_reasons[_number(request_id)] = "refused"
         self._first_refusal = self._first_refusal or reason
-        self._on_finished(1)
+        self._done_with(_number(request_id), "refused")
 
     def scheduled(self, step: Step, now_ns: int) -> None:
         """The scheduler has admitted and preempted, whether or not there is anything to compute."""
@@ -69,76 +99,174 @@ class Recorder:
                 self._times["admitted_ns"][index] = now_ns
                 if seq.prefix_misses is not None:
                     self._looked_up(index, seq, num_cached, seq.prefix_misses)
+        for seq in step.left:
+            self._last_token_ns[_number(seq.request.request_id)] = self._committed_ns
         for seq in step.preempted:
             self._counts["preemptions"][_number(seq.request.request_id)] += 1
 
     def _looked_up(self, index: int, seq: Sequence, num_cached: int, misses: PrefixMisses) -> None:
         """What the prefix cache had for a request at its first admission, and why no more."""
         num_partial, num_unseen, evicted_at = misses
-        block_size = seq.block_table.block_size
         self._counts["queried_tokens"][index] = seq.num_prompt_tokens
         self._counts["cached_tokens"][index] = num_cached
         self._counts["partial_tokens"][index] = num_partial
         self._counts["unseen_tokens"][index] = num_unseen
-        self._counts["evicted_tokens"][index] = len(evicted_at) * block_size
+        self._counts["evicted_tokens"][index] = len(evicted_at) * self._block_size
         now_ns = self._scheduled_ns[-1]
         for step in evicted_at:
-            self._evicted_for_ns[now_ns - self._scheduled_ns[step]] += 1
+            self._evicted_for_ns.add(now_ns - self._scheduled_ns[step])
 
     def ran(self, step: Step, start_ns: int, end_ns: int, usage: KVUsage, queues: Queues) -> None:
         """A step has been computed; `usage` is the ledger meanwhile, `queues` as it began."""
-        if start_ns > self._covered_ns:
-            idle_usage, idle_queues = self._idle
-            self._add_row(self._covered_ns, start_ns, (0, 0, *idle_queues, 0), idle_usage)
         num_prefill_tokens = step.num_tokens - step.num_decodes
-        counts = (step.num_decodes, num_prefill_tokens, *queues, len(step.preempted))
-        self._add_row(start_ns, end_ns, counts, usage)
+        counts = (1, step.num_decodes, num_prefill_tokens, *queues, len(step.preempted))
+        self._add_spell(_Spell(start_ns, [end_ns - start_ns], [0], 0, *counts, usage), end_ns)
 
-    def _add_row(self, start_ns: int, end_ns: int, counts: tuple[int, ...], usage: KVUsage) -> None:
-        self._ledger.add(usage, end_ns - start_ns)
-        self._covered_ns = end_ns
-        row = (start_ns, end_ns - start_ns, *counts, *usage)
-        for column, value in zip(self._steps.values(), row, strict=True):
-            column.append(value)
-
-    def committed(
-        self, outputs: list[TokenOutput], now_ns: int, usage: KVUsage, queues: Queues
+    def decoded(
+        self,
+        start_ns: int,
+        ends_ns: list[int],
+        num_seqs: int,
+        begun: list[int],
+        queues: Queues,
     ) -> None:
-        """A step's outputs are taken; `usage` and `queues` hold until the next step begins."""
-        self._idle = (usage, queues)
-        last_token_ns = self._last_token_ns
-        num_tokens = self._counts["output_tokens"]
+        """The same num_seqs sequences have decoded in steps in a row, and nothing else was done.
+
+        ends_ns, begun: of each step, when it ended and how many blocks were begun in it.
+        queues: as the first began. The ledger before it is that after the last commit.
+        """
+        usage, _ = self._idle
+        starts_ns = [start_ns, *ends_ns[:-1]]
+        duration_ns = [end - start for start, end in zip(starts_ns, ends_ns, strict=True)]
+        counts = (1, num_seqs, 0, *queues, 0)
+        spell = _Spell(start_ns, duration_ns, begun, num_seqs, *counts, usage)
+        self._scheduled_ns.extend(starts_ns)
+        self._itl_ns.extend(duration_ns, num_seqs)
+        self._add_spell(spell, ends_ns[-1])
+
+    def _add_spell(self, spell: _Spell, end_ns: int) -> None:
+        if spell.start_ns > self._covered_ns:
+            usage, queues = self._idle
+            idle_ns = spell.start_ns - self._covered_ns
+            counts = (0, 0, 0, *queues, 0)
+            self._spells.append(_Spell(self._covered_ns, [idle_ns], [0], 0, *counts, usage))
+        self._spells.append(spell)
+        self._covered_ns = end_ns
+        if len(self._spells) > _MOST_SPELLS:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Make rows of the spells."""
+        rows = _rows(self._spells, self._block_size)
+        self._spells.clear()
+        self._ledger.add(rows.usage, rows.duration_ns)
+        self._steps.extend(rows)
+
+    def handed_out(self, outputs: list[TokenOutput], now_ns: int) -> None:
+        """The tokens of a step are taken."""
         for request_id, _, _, finished, finish_reason in outputs:
             index = _number(request_id)
-            before_ns = last_token_ns[index]
-            if before_ns == NEVER:
-                self._times["first_token_ns"][index] = now_ns
-            else:
-                self._itl_ns[now_ns - before_ns] += 1
-            last_token_ns[index] = now_ns
-            num_tokens[index] += 1
+            self._got_token(index, now_ns)
             if finished:
-                self._times["finished_ns"][index] = now_ns
-                self._finish_reasons[index] = finish_reason
-                self._on_finished(1)
+                self._finished(index, now_ns, finish_reason)
+        self._committed_ns = now_ns
+
+    def progressed(self, progress: Progress, now_ns: int) -> None:
+        """The same where most tokens are only counted."""
+        for seq in progress.sampled:
+            self._got_token(_number(seq.request.request_id), now_ns)
+        if progress.num_decoded:
+            self._itl_ns.add(now_ns - self._committed_ns, progress.num_decoded)
+        self.ended(progress.ended, now_ns)
+        self._committed_ns = now_ns
+
+    def ended(self, seqs: list[Sequence], now_ns: int) -> None:
+        """These have got their last tokens."""
+        for seq in seqs:
+            index = _number(seq.request.request_id)
+            self._counts["output_tokens"][index] = seq.num_output_tokens
+            self._finished(index, now_ns, seq.finish_reason)
+        self._committed_ns = now_ns
+
+    def committed(self, usage: KVUsage, queues: Queues) -> None:
+        """What the tokens taken leave: it holds until the next step begins."""
+        self._idle = (usage, queues)
+
+    def _got_token(self, index: int, now_ns: int) -> None:
+        before_ns = self._last_token_ns[index]
+        if before_ns == NEVER:
+            self._times["first_token_ns"][index] = now_ns
+        else:
+            self._itl_ns.add(now_ns - before_ns)
+        self._last_token_ns[index] = now_ns
+        self._counts["output_tokens"][index] += 1
+
+    def _finished(self, index: int, now_ns: int, reason: str | None) -> None:
+        assert reason is not None
+        self._times["finished_ns"][index] = now_ns
+        self._done_with(index, reason)
+
+    def _done_with(self, index: int, reason: str) -> None:
+        self._finish_reasons[index] = FINISH_REASONS.index(reason)
+        self._num_unreported += 1
+        if self._num_unreported == self._num_between_reports:
+            self._on_finished(self._num_unreported)
+            self._num_unreported = 0
 
     def records(self, prompt_tokens: npt.NDArray[np.int64], notes: tuple[str, ...]) -> Records:
         """Everything recorded; prompt_tokens and notes are those of the workload."""
+        if self._spells:
+            self._flush()
         times = _frame(self._times)
         requests = times.astype("Int64").mask(times == NEVER)
         requests["prompt_tokens"] = prompt_tokens
         for name, column in self._counts.items():
             requests[name] = np.array(column)
-        requests["finish_reason"] = self._finish_reasons
+        requests["finish_reason"] = pd.Categorical.from_codes(
+            np.array(self._finish_reasons), FINISH_REASONS
+        )
         return Records(
             requests=requests.rename_axis("request"),
-            steps=_frame(self._steps).rename_axis("step"),
-            itl_ns=self._itl_ns,
-            evicted_for_ns=self._evicted_for_ns,
+            steps=self._steps.frame().rename_axis("step"),
+            itl_ns=self._itl_ns.totals(),
+            evicted_for_ns=self._evicted_for_ns.totals(),
             slot_ns=self._ledger.slot_ns,
             notes=notes,
             first_refusal=self._first_refusal,
         )
+
+
+def _rows(spells: list[_Spell], block_size: int) -> StepRows:
+    """The rows that spells stand for."""
+    columns = _Spell(*zip(*spells, strict=True))  # type: ignore[arg-type]
+    num_steps = np.array([len(durations) for durations in columns.duration_ns])
+    duration_ns = np.array(list(chain.from_iterable(columns.duration_ns)), np.int64)
+    begun = np.array(list(chain.from_iterable(columns.begun)), np.int64)
+    first = np.cumsum(num_steps) - num_steps  # row of each spell's first step
+
+    def per_step(values: tuple[int, ...]) -> npt.NDArray[np.int64]:
+        return np.repeat(np.array(values, np.int64), num_steps)
+
+    def before(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Sum over the earlier steps of the same spell."""
+        total = np.cumsum(values) - values
+        return total - np.repeat(total[first], num_steps)
+
+    usage = UsageArrays(*(per_step(slots) for slots in zip(*columns.usage, strict=True)))
+    growth = per_step(columns.growth)
+    return StepRows(
+        start_ns=per_step(columns.start_ns) + before(duration_ns),
+        duration_ns=duration_ns,
+        steps=per_step(columns.steps),
+        decodes=per_step(columns.decodes),
+        prefill_tokens=per_step(columns.prefill_tokens),
+        running=per_step(columns.running),
+        waiting=per_step(columns.waiting),
+        preempted=per_step(columns.preempted),
+        usage=decoded_on(
+            usage, before(growth) + growth, (before(begun) + begun) * block_size
+        ),
+    )
 
 
 def _frame(columns: dict[str, "array[int]"]) -> pd.DataFrame:

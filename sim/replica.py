@@ -1,11 +1,15 @@
 """One engine under the simulated clock: a SimPy process that steps it."""
 
+from bisect import bisect_left
 from collections.abc import Generator
+from itertools import accumulate
 from typing import NamedTuple
 
 import simpy
+from simpy.events import EventPriority
 
 from engine.engine import Engine
+from engine.replay_engine import ReplayEngine
 from engine.request import Request, RequestError, RequestId
 from engine.scheduler import Step
 from sim.latency.model import LatencyModel
@@ -22,16 +26,33 @@ class _StepInFlight(NamedTuple):
     end: simpy.Event
 
 
+class _Late(simpy.Event):
+    """A time after everything else that happens at its instant."""
+
+    def __init__(self, env: simpy.Environment, delay_ns: int) -> None:
+        super().__init__(env)
+        self._ok = True
+        self._value = None
+        env.schedule(self, EventPriority(2), delay_ns)
+
+
 class Replica:
     """Runs an engine's steps, each as long as the latency model says.
 
     A request that comes at the very instant at which a step ends takes part in the next one that
     is scheduled. With asynchronous scheduling that is one step later: the step that starts now was
     scheduled when the one before it started.
+
+    A ReplayEngine knows when nothing but decodes lies ahead: these steps are slept through at once,
+    until a request comes.
     """
 
     def __init__(
-        self, env: simpy.Environment, engine: Engine, latency: LatencyModel, recorder: Recorder
+        self,
+        env: simpy.Environment,
+        engine: Engine | ReplayEngine,
+        latency: LatencyModel,
+        recorder: Recorder,
     ) -> None:
         self._env = env
         self._engine = engine
@@ -40,8 +61,8 @@ class Replica:
         self._max_wait_ns = round(engine.config.max_wait_s * 1e9)
         self._arrival_ns: dict[RequestId, int] = {}  # of the unfinished requests
         self._answered: dict[RequestId, simpy.Event] = {}
-        self._arrival = env.event()
-        env.process(self._run())
+        self._is_asleep = False  # to be woken by an arrival
+        self._process = env.process(self._run())
 
     @property
     def _now_ns(self) -> int:
@@ -61,8 +82,9 @@ class Replica:
             self._recorder.refused(request.request_id, str(error))
             return False
         self._arrival_ns[request.request_id] = self._now_ns
-        self._arrival.succeed()
-        self._arrival = self._env.event()
+        if self._is_asleep:
+            self._is_asleep = False
+            self._process.interrupt()
         return True
 
     def answered(self, request_id: RequestId) -> simpy.Event:
@@ -70,23 +92,27 @@ class Replica:
         return self._answered.setdefault(request_id, self._env.event())
 
     def _run(self) -> Process:
-        is_async = self._engine.config.async_scheduling
+        engine = self._engine
+        is_async = engine.config.async_scheduling
         in_flight: _StepInFlight | None = None
         while True:
             if in_flight and not is_async:
                 yield from self._end(in_flight)
                 in_flight = None
-            step = self._engine.schedule()
+                if isinstance(engine, ReplayEngine):
+                    yield from self._sleep_through(engine)
+            step = engine.schedule()
             self._recorder.scheduled(step, self._now_ns)
             if in_flight:
                 yield from self._end(in_flight)
-            elif not step.chunks and not step.preempted:  # a lone victim can run at once
-                yield self._company()
-            in_flight = self._start(step) if step.chunks else None
+            elif not step.num_tokens and not step.preempted:  # a lone victim can run at once
+                yield from self._wait_for_company()
+            in_flight = self._start(step) if step.num_tokens else None
 
     def _start(self, step: Step) -> _StepInFlight:
-        end = self._env.timeout(self._latency.step_time_ns(step))
-        return _StepInFlight(step, self._now_ns, self._queues, self._engine.run(step), end)
+        token_ids = [] if isinstance(self._engine, ReplayEngine) else self._engine.run(step)
+        end = _Late(self._env, self._latency.step_time_ns(step))
+        return _StepInFlight(step, self._now_ns, self._queues, token_ids, end)
 
     def _end(self, in_flight: _StepInFlight) -> Process:
         """Wait for the end of a step and take its tokens."""
@@ -94,26 +120,64 @@ class Replica:
         yield end
         kv, now_ns = self._engine.kv, self._now_ns
         self._recorder.ran(step, start_ns, now_ns, kv.usage(), queues)
-        outputs = self._engine.commit(step, token_ids)
-        self._recorder.committed(outputs, now_ns, kv.usage(), self._queues)
-        for output in outputs:
-            if output.finished:
-                self._finish(output.request_id)
-        yield self._env.timeout(0)  # whoever sends at this instant comes before the next step
+        if isinstance(self._engine, ReplayEngine):
+            progress = self._engine.commit(step)
+            self._recorder.progressed(progress, now_ns)
+            ended = [seq.request.request_id for seq in progress.ended]
+        else:
+            outputs = self._engine.commit(step, token_ids)
+            self._recorder.handed_out(outputs, now_ns)
+            ended = [output.request_id for output in outputs if output.finished]
+        self._recorder.committed(kv.usage(), self._queues)
+        yield from self._answer(ended)
 
-    def _finish(self, request_id: RequestId) -> None:
-        del self._arrival_ns[request_id]
-        if request_id in self._answered:
-            self._answered.pop(request_id).succeed()
+    def _sleep_through(self, engine: ReplayEngine) -> Process:
+        """Let the same sequences decode as long as nothing else is to be done."""
+        while num_steps := engine.steps_ahead():
+            start_ns, queues, num_seqs = self._now_ns, self._queues, engine.num_decodes
+            times_ns = self._latency.decode_times_ns(
+                num_seqs, engine.decode_context_tokens, num_steps
+            )
+            ends_ns = list(accumulate(times_ns.tolist(), initial=start_ns))[1:]
+            self._is_asleep = True
+            try:
+                yield _Late(self._env, ends_ns[-1] - start_ns)
+                self._is_asleep = False
+            except simpy.Interrupt:  # by an arrival: the step in flight is the last
+                num_steps = bisect_left(ends_ns, self._now_ns) + 1
+                del ends_ns[num_steps:]
+                yield _Late(self._env, ends_ns[-1] - self._now_ns)
+            begun, ended = engine.advance(num_steps)
+            self._recorder.decoded(start_ns, ends_ns, num_seqs, begun, queues)
+            self._recorder.ended(ended, self._now_ns)
+            self._recorder.committed(engine.kv.usage(), self._queues)
+            yield from self._answer([seq.request.request_id for seq in ended])
 
-    def _company(self) -> simpy.Event:
-        """The next arrival, or the moment at which a batch has waited long enough for company."""
+    def _answer(self, request_ids: list[RequestId]) -> Process:
+        """Tell whoever waits for these requests; what they send at once comes before the next step."""
+        is_heard = False
+        for request_id in request_ids:
+            del self._arrival_ns[request_id]
+            if request_id in self._answered:
+                self._answered.pop(request_id).succeed()
+                is_heard = True
+        if is_heard:
+            yield _Late(self._env, 0)
+
+    def _wait_for_company(self) -> Process:
+        """Until the next arrival, or until a batch has waited long enough for company."""
         waiting = self._engine.scheduler.waiting
-        if not waiting:
-            return self._arrival
-        oldest_ns = self._arrival_ns[waiting[0].request.request_id]
-        left_ns = oldest_ns + self._max_wait_ns - self._now_ns
-        if left_ns > 0:
-            return self._arrival | self._env.timeout(left_ns)
-        self._engine.close_batch()
-        return self._env.timeout(0)
+        call: simpy.Event = self._env.event()  # which never comes
+        if waiting:
+            oldest_ns = self._arrival_ns[waiting[0].request.request_id]
+            left_ns = oldest_ns + self._max_wait_ns - self._now_ns
+            if left_ns <= 0:
+                self._engine.close_batch()
+                return
+            call = _Late(self._env, left_ns)
+        self._is_asleep = True
+        try:
+            yield call
+            self._is_asleep = False
+        except simpy.Interrupt:
+            yield _Late(self._env, 0)

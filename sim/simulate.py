@@ -4,9 +4,8 @@ from collections.abc import Callable
 
 import simpy
 
-from engine.engine import Engine
 from engine.request import Request, SamplingParams
-from sim.build import build_latency, build_runner, build_workload
+from sim.build import build_engine, build_latency, build_workload
 from sim.clients import closed_loop_user, open_loop
 from sim.recorder import Recorder
 from sim.records import Records
@@ -16,18 +15,38 @@ from workloads import Workload
 
 
 def simulate(
-    scenario: Scenario, system: str, on_progress: Callable[[float], None] = lambda _: None
+    scenario: Scenario,
+    system: str,
+    on_progress: Callable[[float], None] = lambda _: None,
+    *,
+    stepwise: bool = False,
 ) -> Records:
     """Serve the scenario's workload with one of its systems, to the end.
 
     on_progress: told, every now and then, what further share of the run is done.
+    stepwise: take every step by itself, the reference for taking many at once: same records.
     Raises UserError or WorkloadError when the scenario names what cannot be had.
     """
-    config = scenario.engine_config(system)
     workload = build_workload(scenario)
-    engine = Engine(config, build_runner(scenario, config, workload), with_text=False)
+    return serve(scenario, system, workload, on_progress, stepwise=stepwise)
+
+
+def serve(
+    scenario: Scenario,
+    system: str,
+    workload: Workload,
+    on_progress: Callable[[float], None] = lambda _: None,
+    *,
+    stepwise: bool = False,
+) -> Records:
+    """Serve a workload that is there already; see `simulate`."""
+    config = scenario.engine_config(system)
+    engine = build_engine(scenario, config, workload, stepwise=stepwise)
     recorder = Recorder(
-        len(workload), engine.kv.usage(), lambda done: on_progress(done / len(workload))
+        len(workload),
+        engine.kv.usage(),
+        config.block_size,
+        lambda done: on_progress(done / len(workload)),
     )
     env = simpy.Environment()
     replica = Replica(env, engine, build_latency(scenario), recorder)

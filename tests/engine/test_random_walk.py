@@ -235,7 +235,7 @@ class Walk:
         for seq in step.preempted:
             assert seq is (max(left, key=rank) if by_priority else left[-1])
             left.remove(seq)
-        assert self.engine.scheduler.running == left + admitted
+        assert list(self.engine.scheduler.running) == left + admitted
         queue = list(self.engine.scheduler.waiting)
         if by_priority:
             assert queue == sorted(queue, key=rank)

@@ -1,0 +1,129 @@
+"""What every engine does with requests, whoever produces their tokens."""
+
+from collections import deque
+
+from engine.config import EngineConfig
+from engine.continuous import ContinuousScheduler, PriorityScheduler
+from engine.paged_kv import PagedKVManager
+from engine.request import Request, RequestError, RequestId, Sequence, Status
+from engine.scheduler import Scheduler, Step
+from engine.static import StaticScheduler
+
+
+def _scheduler_class(config: EngineConfig) -> type[Scheduler]:
+    if config.batching == "static":
+        return StaticScheduler
+    return PriorityScheduler if config.policy == "priority" else ContinuousScheduler
+
+
+class EngineBase:
+    """Memory, scheduler and unfinished requests of an engine, and its steps in flight.
+
+    stepwise: every sequence has a chunk in every step; else those that decode have none.
+    """
+
+    def __init__(self, config: EngineConfig, *, stepwise: bool) -> None:
+        self.config = config
+        self.kv = PagedKVManager(config)
+        self.scheduler = _scheduler_class(config)(config, self.kv, stepwise=stepwise)
+        self._sequences: dict[RequestId, Sequence] = {}
+        self._num_added = 0
+        self._max_in_flight = 2 if config.async_scheduling else 1
+        self._in_flight: deque[Step] = deque()  # scheduled, not committed
+
+    @property
+    def has_work(self) -> bool:
+        """Whether any request is unfinished."""
+        return bool(self._sequences)
+
+    def add_request(self, request: Request) -> Sequence:
+        """Queue a request and return its progress.
+
+        Raises RequestError when the id is in use or the request can never fit.
+        """
+        if request.request_id in self._sequences:
+            raise RequestError(f"request {request.request_id}: the id is in use")
+        config = self.config
+        seq = Sequence(request, config.block_size, config.max_model_len, self._num_added)
+        self._refuse_misfit(seq)
+        self._num_added += 1
+        self._sequences[request.request_id] = seq
+        self.scheduler.add(seq)
+        return seq
+
+    def _refuse_misfit(self, seq: Sequence) -> None:
+        config = self.config
+        num_slots = seq.max_num_tokens - 1  # the last token is never fed back
+        if seq.num_prompt_tokens < config.max_model_len and num_slots <= config.num_slots:
+            return
+        name = f"request {seq.request.request_id}"
+        if seq.num_prompt_tokens >= config.max_model_len:
+            raise RequestError(
+                f"{name}: its prompt of {seq.num_prompt_tokens} tokens leaves no room for output "
+                f"within max_model_len {config.max_model_len}"
+            )
+        raise RequestError(
+            f"{name}: {seq.num_prompt_tokens} prompt + up to "
+            f"{seq.max_num_tokens - seq.num_prompt_tokens} new tokens need "
+            f"{-(-num_slots // config.block_size)} blocks, the pool has {config.num_blocks}"
+        )
+
+    def cancel(self, request_id: RequestId) -> bool:
+        """Drop an unfinished request and return its memory; False if there is no such request.
+
+        Not between `schedule` and the run of its step: blocks are shared as soon as they are
+        scheduled, so the runner must have filled them.
+        """
+        seq = self._sequences.get(request_id)
+        if seq is None:
+            return False
+        self.scheduler.remove(seq)
+        seq.finish_reason = "cancelled"
+        self._forget(request_id)
+        return True
+
+    def _forget(self, request_id: RequestId) -> None:
+        del self._sequences[request_id]
+
+    def close_batch(self) -> None:
+        """Let the next static batch start with whoever waits then, however few."""
+        self.scheduler.close_batch()
+
+    def schedule(self) -> Step:
+        """Decide the next step and take its memory. No tokens: nothing can run now.
+
+        With asynchronous scheduling the step before it may still be in flight.
+
+        Raises RuntimeError when more are, as after a runner that failed in its midst: the cache
+        then holds blocks that were never computed, and the engine is done for.
+        """
+        if len(self._in_flight) == self._max_in_flight:
+            raise RuntimeError(f"step {self._in_flight[0].index} has not been committed")
+        step = self.scheduler.schedule()
+        if step.num_tokens:
+            self._in_flight.append(step)
+        return step
+
+    def _land(self, step: Step) -> None:
+        """The tokens of a step are taken: it is in flight no longer."""
+        if self._in_flight and step is self._in_flight[0]:
+            self._in_flight.popleft()
+        elif step.num_tokens:
+            raise RuntimeError(f"step {step.index} is not the oldest in flight")
+
+    def _finish(self, seq: Sequence, reason: str) -> None:
+        """A sequence has its last token."""
+        seq.finish_reason = reason
+        self.scheduler.finish(seq)
+        self._forget(seq.request.request_id)
+
+    def check(self) -> None:
+        """Prove the books: memory against its holders, queues against the unfinished requests."""
+        scheduler = self.scheduler
+        scheduler.check()
+        self.kv.check(scheduler.holders)
+        queued = [*scheduler.waiting, *scheduler.running]
+        assert len(queued) == len(set(queued)), "a sequence is queued twice"
+        assert set(queued) == set(self._sequences.values())
+        assert all(seq.status is Status.WAITING for seq in scheduler.waiting)
+        assert all(seq.status is Status.RUNNING for seq in scheduler.running)

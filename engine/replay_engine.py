@@ -1,0 +1,125 @@
+"""An engine that is told how long every output is, and takes the same decisions without tokens."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from engine.config import EngineConfig
+from engine.decode_batch import Deadlines
+from engine.engine_base import EngineBase
+from engine.request import Sequence, Status
+from engine.scheduler import Step
+
+
+class Progress(NamedTuple):
+    """What came of a step, or of several in which the same sequences decoded.
+
+    sampled: sequences that had a chunk of their own and got a token, in order.
+    num_decoded: the others that got one, in each of the steps.
+    ended: those whose last token it was, in running order.
+    """
+
+    sampled: list[Sequence]
+    num_decoded: int
+    ended: list[Sequence]
+
+
+class ReplayEngine(EngineBase):
+    """Decides, and gives out every block, as `Engine` does over a ReplayRunner.
+
+    Nobody sees the tokens, so sequences that decode are looked at only when they begin a block or
+    end, and many steps can be taken at once. For prompts whose keys do not read the output.
+
+    output_length: tokens of the output of the request with this id; its limits may cut it.
+    """
+
+    def __init__(self, config: EngineConfig, output_length: Callable[[Any], int]) -> None:
+        super().__init__(config, stepwise=False)
+        assert self.scheduler.decodes is not None
+        self._decodes = self.scheduler.decodes
+        self._output_length = output_length
+        self._ends = Deadlines()  # the step that yields a member's last token
+
+    def schedule(self) -> Step:
+        """See EngineBase."""
+        step = super().schedule()
+        for seq, _, _, samples in step.chunks:
+            if samples:
+                num_left = self._length(seq) - seq.num_output_tokens - seq.num_placeholders
+                self._ends.add(step.index + num_left, seq)
+        return step
+
+    def _length(self, seq: Sequence) -> int:
+        most = seq.max_num_tokens - seq.num_prompt_tokens
+        return min(self._output_length(seq.request.request_id), most)
+
+    def commit(self, step: Step) -> Progress:
+        """Take the tokens of the oldest step in flight and release what has ended."""
+        self._land(step)
+        sampled = [
+            seq
+            for seq, _, _, samples in step.chunks
+            if samples and seq.status is not Status.FINISHED
+        ]
+        for seq in sampled:
+            seq.count_output()
+        num_decoded = self._decodes.commit(step.index)
+        if self.config.async_scheduling and self.config.enable_prefix_caching:
+            self._publish(sampled, step.index)
+        ended = [
+            seq
+            for seq in sampled
+            if seq.lead is None and seq.num_output_tokens == self._length(seq)
+        ]
+        return Progress(sampled, num_decoded, self._end(ended, step.index))
+
+    def _publish(self, sampled: list[Sequence], index: int) -> None:
+        """What a block holds is known only now; when it was scheduled it was a placeholder."""
+        seqs = self._decodes.filling(index) | {
+            seq.place: seq for seq in sampled if seq.status is Status.RUNNING
+        }
+        for place in sorted(seqs):
+            seq = seqs[place]
+            num_known = seq.num_tokens - 1 if seq.lead is None else seq.lead + index + 1
+            self.kv.publish(seq, num_known)
+
+    def _end(self, ended: list[Sequence], index: int) -> list[Sequence]:
+        """End these sequences and the members whose last token a step yields, in running order."""
+        ended += self._ends.due(index)
+        if len(ended) > 1:
+            ended.sort(key=lambda seq: seq.place)
+        for seq in ended:
+            most = seq.max_num_tokens - seq.num_prompt_tokens
+            is_cut = self._output_length(seq.request.request_id) > most
+            self._finish(seq, "length" if is_cut else "stop")
+        return ended
+
+    def steps_ahead(self) -> int:
+        """How many steps in a row would only let the same sequences decode, the last ending some.
+
+        0: the next step needs `schedule`.
+        """
+        last = self._ends.next_step()
+        if last is None or self._in_flight:
+            return 0
+        return self.scheduler.steps_ahead(last - self.scheduler.num_steps + 1)
+
+    @property
+    def num_decodes(self) -> int:
+        """Sequences that decode in the steps ahead."""
+        return len(self._decodes)
+
+    @property
+    def decode_context_tokens(self) -> int:
+        """Tokens that they together attend to in the first of these steps."""
+        return self._decodes.context_tokens
+
+    def advance(self, num_steps: int) -> tuple[list[int], list[Sequence]]:
+        """Take so many steps at once, at most `steps_ahead`.
+
+        Returns how many blocks were begun in each, and the sequences that ended, as `Progress` has
+        them.
+        """
+        begun = self.scheduler.advance(num_steps)
+        index = self.scheduler.num_steps - 1
+        self._decodes.commit(index)
+        return begun, self._end([], index)

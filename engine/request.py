@@ -26,15 +26,6 @@ class Prompt(Protocol):
     def token_ids(self, start: int, stop: int) -> list[int]:
         """Tokens at prompt positions start to stop - 1."""
 
-    def block_keys(
-        self, block_size: int, first: int, stop: int, output_token_ids: list[int]
-    ) -> list[Hashable]:
-        """What blocks first to stop - 1 hold of the prompt followed by the output.
-
-        Two blocks with equal keys, and equal keys all the way before them, hold equal tokens. All
-        positions of the blocks must be known.
-        """
-
     def block_runs(
         self, block_size: int, first: int, stop: int, output_token_ids: list[int]
     ) -> list[BlockRun]:
@@ -62,20 +53,16 @@ class TokenPrompt:
         """Tokens at prompt positions start to stop - 1."""
         return self._token_ids[start:stop]
 
-    def block_keys(
-        self, block_size: int, first: int, stop: int, output_token_ids: list[int]
-    ) -> list[Hashable]:
-        """Tuples of block_size token ids."""
-        known = self._token_ids
-        if stop * block_size > len(known):
-            known = known + output_token_ids
-        return [tuple(known[i * block_size : (i + 1) * block_size]) for i in range(first, stop)]
-
     def block_runs(
         self, block_size: int, first: int, stop: int, output_token_ids: list[int]
     ) -> list[BlockRun]:
         """A run for each block, keyed by its tuple of block_size token ids."""
-        return [(key, 0, 1) for key in self.block_keys(block_size, first, stop, output_token_ids)]
+        known = self._token_ids
+        if stop * block_size > len(known):
+            known = known + output_token_ids
+        return [
+            (tuple(known[i * block_size : (i + 1) * block_size]), 0, 1) for i in range(first, stop)
+        ]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -74,31 +74,6 @@ class SegmentPrompt:
             for token in content_token_ids(content_id, offset, offset + num_tokens)
         ]
 
-    def block_keys(
-        self, block_size: int, first: int, stop: int, output_token_ids: list[int]
-    ) -> list[Hashable]:
-        """What blocks first to stop - 1 hold of the prompt followed by the answer.
-
-        A block inside one segment: ("content", content id, offset of its first token), which no
-        tuple of token ids equals. A block across segments: a tuple of parts (content id, offset,
-        num_tokens). With block size 4, segments (7, 6) and (8, 2) have the keys ("content", 7, 0)
-        and ((7, 4, 2), (8, 0, 2)).
-
-        The output goes by its content id, so `output_token_ids` are not read; where a later
-        prompt quotes the answer, they must be the answer's own tokens.
-        """
-        starts, content_ids = self._starts, self._content_ids
-        segment = self._segment_at(first * block_size)
-        keys: list[Hashable] = []
-        for begin in range(first * block_size, stop * block_size, block_size):
-            while starts[segment + 1] <= begin:
-                segment += 1
-            if begin + block_size <= starts[segment + 1]:
-                keys.append(("content", content_ids[segment], begin - starts[segment]))
-            else:
-                keys.append(tuple(self._parts(segment, begin, begin + block_size)))
-        return keys
-
     def block_runs(
         self, block_size: int, first: int, stop: int, output_token_ids: list[int]
     ) -> list[tuple[Hashable, int, int]]:

@@ -20,7 +20,11 @@ class PagedKVManager:
         self._block_size = config.block_size
         self._num_blocks = config.num_blocks
         self._allocator = BlockAllocator(config.num_blocks, config.eviction)
-        self._trie = PrefixTrie(config.num_blocks) if config.enable_prefix_caching else None
+        self._trie = (
+            PrefixTrie(config.num_blocks, num_remembered=config.num_blocks)
+            if config.enable_prefix_caching
+            else None
+        )
         self._num_empty_slots = 0  # held by running sequences, not filled
         self._num_reserved_blocks = 0  # held by running sequences, wholly empty
         self._retired: set[Sequence] = set()
@@ -45,7 +49,7 @@ class PagedKVManager:
         """See KVManager."""
         if self._trie is None:
             return []
-        return self._trie.match(seq.block_keys(0, self._num_shareable(seq)))
+        return self._trie.match(seq.block_runs(0, self._num_shareable(seq)))
 
     def admit(
         self,
@@ -115,11 +119,7 @@ class PagedKVManager:
         if self._trie is None or first >= stop:
             return
         after = table.block_ids[first - 1] if first else None
-        for block_id, key in zip(
-            table.block_ids[first:stop], seq.block_keys(first, stop), strict=True
-        ):
-            self._trie.insert(block_id, key, after)
-            after = block_id
+        self._trie.insert(table.block_ids[first:stop], seq.block_runs(first, stop), after)
         table.num_published = stop
 
     def retract(self, seq: Sequence, num_tokens: int) -> None:
@@ -130,8 +130,7 @@ class PagedKVManager:
         self._count_table(table, +1)
         num_full = num_tokens // self._block_size
         if self._trie is not None:
-            for block_id in table.block_ids[num_full : table.num_published]:
-                self._trie.withdraw(block_id)
+            self._trie.withdraw(table.block_ids[num_full : table.num_published])
             table.num_published = min(table.num_published, num_full)
 
     def retire(self, seq: Sequence) -> None:
@@ -208,11 +207,10 @@ class PagedKVManager:
 
     def _prefix_misses(self, trie: PrefixTrie, seq: Sequence, prefix: list[int]) -> PrefixMisses:
         num_shareable = self._num_shareable(seq)
-        missed = trie.missed(seq.block_keys(0, num_shareable), len(prefix))
-        evicted_at = [step for step in missed if step is not None]
+        num_unseen, evicted_at = trie.missed(seq.block_runs(0, num_shareable), len(prefix))
         return PrefixMisses(
             num_partial_tokens=seq.num_tokens - num_shareable * self._block_size,
-            num_unseen_tokens=(len(missed) - len(evicted_at)) * self._block_size,
+            num_unseen_tokens=num_unseen * self._block_size,
             evicted_at=evicted_at,
         )
 
@@ -226,8 +224,7 @@ class PagedKVManager:
     def _allocate(self, num_blocks: int) -> list[int]:
         block_ids, evicted = self._allocator.allocate(num_blocks)
         if self._trie is not None:
-            for block_id in evicted:
-                self._trie.remove(block_id)
+            self._trie.remove(evicted)
         return block_ids
 
     def _count_table(self, table: BlockTable, sign: int) -> None:

@@ -10,6 +10,8 @@ from engine.tokenizer import EOS
 
 RequestId = str | int
 
+BlockRun = tuple[Hashable, int, int]  # (key, start, num_blocks): see Prompt.block_runs
+
 
 class RequestError(ValueError):
     """The engine cannot take this request; the message has the numbers that show why."""
@@ -24,13 +26,15 @@ class Prompt(Protocol):
     def token_ids(self, start: int, stop: int) -> list[int]:
         """Tokens at prompt positions start to stop - 1."""
 
-    def block_keys(
+    def block_runs(
         self, block_size: int, first: int, stop: int, output_token_ids: list[int]
-    ) -> list[Hashable]:
-        """What blocks first to stop - 1 hold of the prompt followed by the output.
+    ) -> list[BlockRun]:
+        """What blocks first to stop - 1 hold of the prompt followed by the output, in order.
 
-        Two blocks with equal keys, and equal keys all the way before them, hold equal tokens. All
-        positions of the blocks must be known.
+        The run (key, start, num_blocks) is blocks start to start + num_blocks - 1 of the content
+        `key`. Two blocks with equal keys and indices, and equal ones all the way before them, hold
+        equal tokens. Runs start at 0, but for one that `first` cuts. All positions of the blocks
+        must be known.
         """
 
 
@@ -49,14 +53,16 @@ class TokenPrompt:
         """Tokens at prompt positions start to stop - 1."""
         return self._token_ids[start:stop]
 
-    def block_keys(
+    def block_runs(
         self, block_size: int, first: int, stop: int, output_token_ids: list[int]
-    ) -> list[Hashable]:
-        """Tuples of block_size token ids."""
+    ) -> list[BlockRun]:
+        """A run for each block, keyed by its tuple of block_size token ids."""
         known = self._token_ids
         if stop * block_size > len(known):
             known = known + output_token_ids
-        return [tuple(known[i * block_size : (i + 1) * block_size]) for i in range(first, stop)]
+        return [
+            (tuple(known[i * block_size : (i + 1) * block_size]), 0, 1) for i in range(first, stop)
+        ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,7 +158,8 @@ class Sequence:
     """
 
     __slots__ = (
-        "_block_keys",
+        "_runs",
+        "_runs_range",
         "arrival",
         "block_table",
         "finish_reason",
@@ -177,7 +184,8 @@ class Sequence:
     ) -> None:
         self.request = request
         self.arrival = arrival
-        self._block_keys: list[Hashable] = []  # as far as they have been asked for
+        self._runs: list[BlockRun] = []  # those asked for last, of blocks
+        self._runs_range = (0, 0)
         self.num_prompt_tokens = len(request.prompt)
         self.max_num_tokens = min(self.num_prompt_tokens + request.max_new_tokens, max_model_len)
         self.num_output_tokens = 0
@@ -222,14 +230,17 @@ class Sequence:
             tokens = tokens + self.output_token_ids[max(start - prompt_len, 0) : stop - prompt_len]
         return tokens
 
-    def block_keys(self, first: int, stop: int) -> list[Hashable]:
-        """Keys of logical blocks first to stop - 1, all of whose tokens must be known."""
-        keys = self._block_keys
-        if stop > len(keys):
+    def block_runs(self, first: int, stop: int) -> list[BlockRun]:
+        """Runs of logical blocks first to stop - 1, all of whose tokens must be known.
+
+        The last answer is kept: whoever waits at the head of the queue is asked at each step.
+        """
+        if self._runs_range != (first, stop):
             block_size = self.block_table.block_size
             prompt = self.request.prompt
-            keys += prompt.block_keys(block_size, len(keys), stop, self.output_token_ids)
-        return keys[first:stop]
+            self._runs = prompt.block_runs(block_size, first, stop, self.output_token_ids)
+            self._runs_range = (first, stop)
+        return self._runs
 
 
 class TokenOutput(NamedTuple):

@@ -74,30 +74,38 @@ class SegmentPrompt:
             for token in content_token_ids(content_id, offset, offset + num_tokens)
         ]
 
-    def block_keys(
+    def block_runs(
         self, block_size: int, first: int, stop: int, output_token_ids: list[int]
-    ) -> list[Hashable]:
+    ) -> list[tuple[Hashable, int, int]]:
         """What blocks first to stop - 1 hold of the prompt followed by the answer.
 
-        A block inside one segment: ("content", content id, offset of its first token), which no
-        tuple of token ids equals. A block across segments: a tuple of parts (content id, offset,
-        num_tokens). With block size 4, segments (7, 6) and (8, 2) have the keys ("content", 7, 0)
-        and ((7, 4, 2), (8, 0, 2)).
+        Returns runs (key, start, num_blocks): blocks start to start + num_blocks - 1 of what `key`
+        tells. Blocks inside one segment: ("content", content id, phase), which no tuple of token
+        ids equals, where the first whole block begins at offset `phase` of the content. A block
+        across segments is a run of its own, whose key is a tuple of parts (content id, offset,
+        num_tokens). With block size 4, segments (7, 9) and (8, 11) have the runs
+        (("content", 7, 0), 0, 2), (((7, 8, 1), (8, 0, 3)), 0, 1) and (("content", 8, 3), 0, 2).
 
         The output goes by its content id, so `output_token_ids` are not read; where a later
         prompt quotes the answer, they must be the answer's own tokens.
         """
         starts, content_ids = self._starts, self._content_ids
-        segment = self._segment_at(first * block_size)
-        keys: list[Hashable] = []
-        for begin in range(first * block_size, stop * block_size, block_size):
-            while starts[segment + 1] <= begin:
-                segment += 1
-            if begin + block_size <= starts[segment + 1]:
-                keys.append(("content", content_ids[segment], begin - starts[segment]))
+        position, end = first * block_size, stop * block_size
+        segment = self._segment_at(position)
+        runs: list[tuple[Hashable, int, int]] = []
+        while position < end:
+            num_blocks = (min(starts[segment + 1], end) - position) // block_size
+            if num_blocks:
+                index, phase = divmod(position - starts[segment], block_size)
+                runs.append((("content", content_ids[segment], phase), index, num_blocks))
+                position += num_blocks * block_size
             else:
-                keys.append(tuple(self._parts(segment, begin, begin + block_size)))
-        return keys
+                block_end = position + block_size
+                runs.append((tuple(self._parts(segment, position, block_end)), 0, 1))
+                position = block_end
+            while starts[segment + 1] <= position:
+                segment += 1
+        return runs
 
     def _segment_at(self, position: int) -> int:
         return bisect_right(self._starts, position) - 1

@@ -45,11 +45,11 @@ def admit(kv: PagedKVManager, seq: Sequence, num_tokens: int | None = None, **ro
 def state(*parts: object) -> bytes:
     """Everything there is to know, to see whether anything changed.
 
-    The keys that a sequence keeps once they were asked for are asked for first.
+    What a sequence keeps of the runs it was asked for last does not count.
     """
     for part in parts:
         if isinstance(part, Sequence):
-            part.block_keys(0, part.num_tokens // part.block_table.block_size)
+            part.block_runs(1, 1)
     return pickle.dumps(parts)
 
 

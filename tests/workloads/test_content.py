@@ -1,6 +1,7 @@
 """Segments: tokens, and block keys that are equal exactly where the content is."""
 
 import random
+from collections.abc import Hashable
 
 import pytest
 
@@ -52,13 +53,18 @@ def conversations(seed: int) -> list[tuple[list[Segment], int, int]]:
     return requests
 
 
-def all_keys(request: tuple[list[Segment], int, int], block_size: int) -> list[object]:
-    """Keys of every full block of prompt and answer."""
+def blocks_of(runs: list[tuple[Hashable, int, int]]) -> list[object]:
+    """(key, index) of each block of runs."""
+    return [(key, start + i) for key, start, num_blocks in runs for i in range(num_blocks)]
+
+
+def all_blocks(request: tuple[list[Segment], int, int], block_size: int) -> list[object]:
+    """(key, index) of every full block of prompt and answer."""
     segments, answer_id, answer_tokens = request
     prompt = SegmentPrompt(segments, answer_id)
     output = [token_of((answer_id, k)) for k in range(answer_tokens)]
     num_blocks = (len(prompt) + answer_tokens) // block_size
-    return list(prompt.block_keys(block_size, 0, num_blocks, output))
+    return blocks_of(prompt.block_runs(block_size, 0, num_blocks, output))
 
 
 def all_identities(request: tuple[list[Segment], int, int]) -> list[Token]:
@@ -92,14 +98,48 @@ def test_prompt_tokens_are_those_of_its_segments_for_any_range(seed: int) -> Non
         assert prompt.token_ids(start, stop) == expected[start:stop]
 
 
-def test_keys_of_a_worked_example() -> None:
-    """Blocks of 4 over segments of 6 and 2 tokens, then the answer (content 9)."""
-    prompt = SegmentPrompt([(7, 6), (8, 2)], answer_id=9)
-    assert prompt.block_keys(4, 0, 4, [0] * 8) == [
-        ("content", 7, 0),
-        ((7, 4, 2), (8, 0, 2)),
-        ("content", 9, 0),
-        ("content", 9, 4),
+def test_runs_of_a_worked_example() -> None:
+    """Blocks of 4 over segments of 9 and 11 tokens, then the answer (content 9), on a boundary."""
+    prompt = SegmentPrompt([(7, 9), (8, 11)], answer_id=9)
+    assert prompt.block_runs(4, 0, 7, [0] * 8) == [
+        (("content", 7, 0), 0, 2),
+        (((7, 8, 1), (8, 0, 3)), 0, 1),
+        (("content", 8, 3), 0, 2),
+        (("content", 9, 0), 0, 2),
+    ]
+
+
+def test_runs_are_cut_where_they_are_asked_for() -> None:
+    """Blocks 1 to 3: the second of content 7, the one across, and the first of two of content 8."""
+    prompt = SegmentPrompt([(7, 9), (8, 11)], answer_id=9)
+    assert prompt.block_runs(4, 1, 4, []) == [
+        (("content", 7, 0), 1, 1),
+        (((7, 8, 1), (8, 0, 3)), 0, 1),
+        (("content", 8, 3), 0, 1),
+    ]
+    assert prompt.block_runs(4, 4, 4, []) == []
+
+
+def test_a_content_again_from_its_start_is_a_run_again() -> None:
+    prompt = SegmentPrompt([(7, 8), (7, 8)], answer_id=9)
+    assert prompt.block_runs(4, 0, 4, []) == [(("content", 7, 0), 0, 2)] * 2
+
+
+def test_a_block_across_several_short_segments_is_one_run() -> None:
+    """Blocks of 4 over segments of 5, 1, 1 and 3 tokens: the second one lies across all four."""
+    prompt = SegmentPrompt([(1, 5), (2, 1), (3, 1), (4, 3)], answer_id=9)
+    assert prompt.block_runs(4, 0, 2, []) == [
+        (("content", 1, 0), 0, 1),
+        (((1, 4, 1), (2, 0, 1), (3, 0, 1), (4, 0, 1)), 0, 1),
+    ]
+
+
+def test_runs_of_a_long_answer_cost_no_more_than_of_a_short_one() -> None:
+    """A run for the segment and a run for the answer, however many blocks."""
+    prompt = SegmentPrompt([(1, 4 * 10**9)], answer_id=9)
+    assert prompt.block_runs(4, 0, 2 * 10**9, []) == [
+        (("content", 1, 0), 0, 10**9),
+        (("content", 9, 0), 0, 10**9),
     ]
 
 
@@ -112,7 +152,7 @@ def test_keys_are_equal_exactly_where_token_identities_are(seed: int, block_size
     num_repeats = 0
     for request in conversations(seed):
         tokens = all_identities(request)
-        for i, key in enumerate(all_keys(request, block_size)):
+        for i, key in enumerate(all_blocks(request, block_size)):
             content = tuple(tokens[i * block_size : (i + 1) * block_size])
             num_repeats += content in key_of
             assert key_of.setdefault(content, key) == key
@@ -125,7 +165,7 @@ def test_keys_are_equal_exactly_where_token_identities_are(seed: int, block_size
 def test_equal_key_chains_are_as_long_as_equal_token_chains(seed: int, block_size: int) -> None:
     """Every pair of requests: shared blocks by keys = shared full blocks by brute force."""
     requests = conversations(seed)
-    keys = [all_keys(request, block_size) for request in requests]
+    keys = [all_blocks(request, block_size) for request in requests]
     tokens = [all_identities(request) for request in requests]
     for i in range(len(requests)):
         for j in range(i):
@@ -141,18 +181,23 @@ def common_prefix(one: list[Token] | list[object], two: list[Token] | list[objec
 def test_a_later_prompt_that_quotes_an_answer_has_the_keys_of_the_answer() -> None:
     first = SegmentPrompt([(1, 5)], answer_id=50)
     second = SegmentPrompt([(1, 5), (50, 11), (2, 4)], answer_id=51)
-    assert first.block_keys(4, 0, 4, [0] * 11) == second.block_keys(4, 0, 4, [])
+    assert blocks_of(first.block_runs(4, 0, 4, [0] * 11)) == blocks_of(
+        second.block_runs(4, 0, 4, [])
+    )
 
 
 @pytest.mark.parametrize("block_size", BLOCK_SIZES)
 @pytest.mark.parametrize("seed", range(5))
-def test_keys_do_not_depend_on_which_blocks_are_asked_for(seed: int, block_size: int) -> None:
+def test_blocks_do_not_depend_on_which_blocks_are_asked_for(seed: int, block_size: int) -> None:
     rnd = random.Random(seed)
     for request in conversations(seed):
-        keys = all_keys(request, block_size)
+        keys = all_blocks(request, block_size)
         prompt = SegmentPrompt(request[0], request[1])
         first, stop = sorted(rnd.choices(range(len(keys) + 1), k=2))
-        assert prompt.block_keys(block_size, first, stop, []) == keys[first:stop]
+        runs = prompt.block_runs(block_size, first, stop, [])
+        assert blocks_of(runs) == keys[first:stop]
+        assert all(start == 0 for _, start, _ in runs[1:])
+        assert all(num_blocks > 0 for _, _, num_blocks in runs)
 
 
 @pytest.mark.parametrize("segments", [[], [(1, 0)], [(1, 4), (2, 0), (3, 1)]])

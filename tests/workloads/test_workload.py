@@ -35,12 +35,12 @@ def test_prompt_has_the_segments_of_its_request() -> None:
 
 
 def test_output_is_keyed_by_the_answer_id() -> None:
-    assert Workload(**columns()).prompt(1).block_keys(1, 4, 5, [0]) == [("content", 9, 0)]
+    assert Workload(**columns()).prompt(1).block_runs(1, 4, 5, [0]) == [(("content", 9, 0), 0, 1)]
 
 
 def test_keys_hold_plain_ints() -> None:
     """NumPy integers would be equal too, but slow to hash."""
-    (key,) = Workload(**columns()).prompt(0).block_keys(6, 0, 1, [])
+    ((key, _, _),) = Workload(**columns()).prompt(0).block_runs(6, 0, 1, [])
     assert {type(number) for part in key for number in part} == {int}  # type: ignore[attr-defined]
 
 

@@ -7,7 +7,7 @@ class BlockAllocator:
     """Blocks 0 to num_blocks - 1, each held by nobody, by one or by several.
 
     Only what several hold is counted, so that taking and returning the blocks of one holder is
-    work on whole lists.
+    work on whole lists. num_free: blocks nobody holds, cached content or not.
 
     The free queue is kept in eviction order: first the empty blocks, then those that still hold
     cached content, the one to lose it first at the head. A block without content is put back at
@@ -17,14 +17,10 @@ class BlockAllocator:
 
     def __init__(self, num_blocks: int, eviction: str = "lru") -> None:
         self.num_blocks = num_blocks
+        self.num_free = num_blocks
         self._holders_of_shared: dict[int, int] = {}  # of blocks with more than one
         self._empty = list(range(num_blocks - 1, -1, -1))  # the next to be used is last
         self._cached = _order(eviction)
-
-    @property
-    def num_free(self) -> int:
-        """Blocks nobody holds, cached content or not."""
-        return len(self._empty) + len(self._cached)
 
     @property
     def num_cached(self) -> int:
@@ -44,12 +40,15 @@ class BlockAllocator:
         """
         if num_blocks > self.num_free:
             raise ValueError(f"{num_blocks} blocks asked for, {self.num_free} are free")
+        self.num_free -= num_blocks
         first = max(len(self._empty) - num_blocks, 0)
         block_ids = self._empty[first:]
         del self._empty[first:]
         block_ids.reverse()
-        evicted = self._cached.pop(num_blocks - len(block_ids))
-        block_ids += evicted
+        evicted: list[int] = []
+        if len(block_ids) < num_blocks:
+            evicted = self._cached.pop(num_blocks - len(block_ids))
+            block_ids += evicted
         self._cached.allocated(block_ids)
         return block_ids, evicted
 
@@ -57,15 +56,17 @@ class BlockAllocator:
         """Add a holder to blocks with content; cached ones leave the free queue."""
         holders = self._holders_of_shared
         for block_id in block_ids:
-            if block_id in self._cached:
-                self._cached.remove(block_id)
+            if block_id in holders:
+                holders[block_id] += 1
+            elif self._cached.discard(block_id):
+                self.num_free -= 1
             else:
-                holders[block_id] = holders.get(block_id, 1) + 1
+                holders[block_id] = 2
         self._cached.hit(block_ids)
 
-    def is_cached(self, block_id: int) -> bool:
-        """Whether the block is free and keeps its content."""
-        return block_id in self._cached
+    def num_cached_of(self, block_ids: list[int]) -> int:
+        """How many of these blocks are free and keep their content."""
+        return self._cached.num_of(block_ids)
 
     def num_holders(self, block_id: int) -> int:
         """Holders of a block that is not free."""
@@ -77,13 +78,20 @@ class BlockAllocator:
         Content goes into the queue tail first, so that the head of a sequence is evicted last.
         Empty blocks are used again tail first as well.
         """
-        kept, emptied = block_ids[:num_kept], block_ids[num_kept:]
-        if self._holders_of_shared:
+        shared = self._holders_of_shared
+        num_leading = 0  # shared ones at the head, mostly a common prefix
+        while num_leading < len(block_ids) and block_ids[num_leading] in shared:
+            self._let_go(block_ids[num_leading])
+            num_leading += 1
+        kept = block_ids[num_leading:num_kept]
+        emptied = block_ids[max(num_kept, num_leading) :]
+        if not (shared.keys().isdisjoint(kept) and shared.keys().isdisjoint(emptied)):
             kept = [block_id for block_id in kept if self._let_go(block_id)]
             emptied = [block_id for block_id in emptied if self._let_go(block_id)]
         kept.reverse()
         self._cached.add(kept)
         self._empty += emptied
+        self.num_free += len(kept) + len(emptied)
 
     def _let_go(self, block_id: int) -> bool:
         """Take a holder off a block; returns whether nobody holds it any more."""
@@ -98,6 +106,7 @@ class BlockAllocator:
     def check(self, num_holders: dict[int, int]) -> None:
         """Prove the books against the holders of each block that is held (and of no other)."""
         free = self._empty + list(self._cached)
+        assert len(free) == self.num_free
         assert len(free) == len(set(free)), "a block is twice in the free queue"
         assert set(free) | set(num_holders) == set(range(self.num_blocks)), "a block is lost"
         assert not set(free) & set(num_holders), "a block is held and free"

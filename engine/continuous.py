@@ -7,7 +7,7 @@ from engine.config import EngineConfig
 from engine.decode_batch import Deadlines
 from engine.kv_manager import KVManager
 from engine.request import Sequence, Status
-from engine.scheduler import Scheduler, Step
+from engine.scheduler import Scheduler, Step, running_order
 
 
 class ContinuousScheduler(Scheduler):
@@ -36,14 +36,17 @@ class ContinuousScheduler(Scheduler):
             self._admit_waiting(step, cap)
 
     def _schedule_running(self, step: Step, cap: int) -> None:
-        if self.decodes is not None:
+        if self.decodes is not None and self.config.async_scheduling:
             self._pass_over_limited(step)
-            if self._can_decode_together(cap):
-                self._decode_together(step, cap)
-                return
-            for seq in self.decodes.members():
+        if self.decodes is not None and self._can_decode_together(cap):
+            self._decode_together(step, cap)
+        else:
+            for seq in self.decodes.members() if self.decodes is not None else ():
                 self._leave_decodes(seq, step)
-        self._schedule_one_by_one(step, cap)
+            self._schedule_one_by_one(step, cap)
+        # Before anybody is admitted, who can then share what this step computes: every layer writes
+        # all K/V of the step before any attention reads.
+        self._publish_full(step.index, [chunk.seq for chunk in step.chunks])
 
     # --- each sequence by itself: the rules as they are ---
 
@@ -120,6 +123,11 @@ class ContinuousScheduler(Scheduler):
         super().add(seq)
         self._is_stuck = False
 
+    def remove(self, seq: Sequence) -> None:
+        """Take a waiting or running sequence out at once and return its memory."""
+        super().remove(seq)
+        self._is_stuck = False
+
     # --- those that decode, together ---
 
     def _join_decodes(self, seq: Sequence) -> None:
@@ -139,8 +147,10 @@ class ContinuousScheduler(Scheduler):
         It does when all that is wanted fits, or when those who want more than a token come last.
         """
         assert self.decodes is not None
-        wanted = {seq: num for seq in self.others if (num := min(self._num_wanted(seq), cap)) > 0}
         budget = self.config.max_num_batched_tokens
+        if not self.others:
+            return len(self.decodes) <= budget
+        wanted = {seq: num for seq in self.others if (num := min(self._num_wanted(seq), cap)) > 0}
         if len(self.decodes) + sum(wanted.values()) <= budget:
             return True
         are_last = all(seq in wanted for seq in islice(reversed(self.running), len(wanted)))
@@ -150,46 +160,61 @@ class ContinuousScheduler(Scheduler):
         """Give every member its token, and the other running sequences theirs, in order."""
         batch = self.decodes
         assert batch is not None
-        if self.others or len(batch.beginning(step.index)) > self.kv.num_free_blocks:
-            self._serve_with_others(step, cap)
-            self.kv.fill(len(batch))
+        beginning = batch.beginning(step.index)
+        if not self.others and len(beginning) <= self.kv.num_free_blocks:
+            self._begin_blocks(beginning)
         else:
-            self._advance(step.index)
+            self._serve_in_order(beginning, step, cap)
         step.add_decodes(len(batch), batch.context_tokens)
-
-    def _advance(self, index: int) -> int:
-        """See Scheduler. There is room for all."""
-        batch = self.decodes
-        assert batch is not None
-        beginning, full = batch.beginning(index), self._to_publish(index)
-        if not full:
-            self.kv.begin([beginning[place] for place in sorted(beginning)])
-        else:
-            for place in sorted(beginning | full):
-                if place in beginning:
-                    self.kv.begin([beginning[place]])
-                if place in full:
-                    self._publish(full[place], index)
         self.kv.fill(len(batch))
-        return len(beginning)
 
-    def _serve_with_others(self, step: Step, cap: int) -> None:
-        """The same in running order with those who are no members, preempting for want of room."""
+    def _begin_blocks(self, beginning: dict[int, Sequence]) -> None:
+        """Give members the blocks they begin, in order; there is room."""
+        if beginning:
+            self.kv.begin([beginning[place] for place in sorted(beginning)])
+
+    def _serve_in_order(self, beginning: dict[int, Sequence], step: Step, cap: int) -> None:
+        """Serve those who need anything in running order, preempting for want of room."""
         assert self.decodes is not None
-        beginning, full = self.decodes.beginning(step.index), self._to_publish(step.index)
-        needy = {seq.place: seq for seq in self.others} | beginning | full
-        for place in sorted(needy):
-            seq = needy[place]
+        others = sorted(self.others, key=running_order)
+        if (
+            beginning
+            and len(beginning) <= self.kv.num_free_blocks
+            and max(beginning) < others[0].place
+        ):
+            self._begin_blocks(beginning)
+            needy = others
+        else:
+            needy = sorted([*others, *beginning.values()], key=running_order)
+        for seq in needy:
             if seq.status is Status.WAITING:
                 continue  # preempted just now
             if seq.lead is None:
-                if not self._schedule_chunk(seq, step, cap, len(self.decodes)):
-                    break
-                continue
-            if place in beginning and not self._grow(seq, 1, step):
+                has_room = self._schedule_chunk(seq, step, cap, len(self.decodes))
+            else:
+                has_room = self._grow(seq, 1, step)
+            if not has_room:
                 break
-            if place in full:
-                self._publish(seq, step.index)
+
+    def advance(self, num_steps: int) -> list[int]:
+        """See Scheduler. There is room for all."""
+        batch = self.decodes
+        assert batch is not None
+        if self.config.enable_prefix_caching:
+            begun = []
+            for index in range(self.num_steps, self.num_steps + num_steps):
+                beginning = batch.beginning(index)
+                self.kv.begin_step(index)
+                self._begin_blocks(beginning)
+                self._publish_full(index)
+                begun.append(len(beginning))
+        else:
+            begun, seqs = batch.beginning_ahead(num_steps)
+            self.kv.begin(seqs)
+        self.kv.fill(num_steps * len(batch))
+        self.num_steps += num_steps
+        batch.num_steps = self.num_steps
+        return begun
 
     def steps_ahead(self, most: int) -> int:
         """See Scheduler."""
@@ -247,6 +272,7 @@ class ContinuousScheduler(Scheduler):
             del self.waiting[place]
             self._start(step, seq, num_cached)
             self._take(step, seq, num_cached, num_tokens)
+            self.kv.publish(seq, min(seq.num_computed_tokens, seq.num_tokens))
 
     @property
     def _watermark_blocks(self) -> int:
@@ -254,9 +280,6 @@ class ContinuousScheduler(Scheduler):
         return int(self.config.watermark * (self.config.num_blocks + 1))
 
     def _take(self, step: Step, seq: Sequence, start: int, num_tokens: int) -> None:
-        # Published while scheduling: a later sequence of this step can share the block already,
-        # since every layer writes all K/V of the step before any attention reads.
-        self.kv.publish(seq, min(seq.num_computed_tokens, seq.num_tokens))
         seq.num_placeholders += step.add(seq, start, num_tokens)
 
 
@@ -290,7 +313,6 @@ class PriorityScheduler(ContinuousScheduler):
         chunk = step.remove(seq)
         if chunk:
             seq.num_placeholders -= chunk.samples
-            self.kv.retract(seq, chunk.start)
         super()._preempt(seq, step)
 
 

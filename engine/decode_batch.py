@@ -5,13 +5,16 @@ from collections import defaultdict
 
 from engine.request import Sequence
 
+_NOBODY: dict[int, Sequence] = {}
+
 
 class DecodeBatch:
     """Running sequences of which each step computes one more token, until one of them leaves.
 
     Members stand together by phase, the place of their next token in its block: a step looks only
-    at those that begin a block and, where blocks are published, at those that fill one. A member's
-    counts of tokens stand still meanwhile; they follow from the number of steps when it leaves.
+    at those that begin a block and, of those that publish their blocks, at those that fill one. A
+    member's counts of tokens stand still meanwhile; they follow from the number of steps when it
+    leaves.
 
     lead: a member's computed tokens less `num_steps`, fixed while it is a member.
     num_steps: steps scheduled so far. num_committed: of them, those whose tokens were taken.
@@ -22,6 +25,7 @@ class DecodeBatch:
         self.num_committed = 0
         self._block_size = block_size
         self._by_phase: defaultdict[int, dict[int, Sequence]] = defaultdict(dict)  # by place
+        self._publishers: defaultdict[int, dict[int, Sequence]] = defaultdict(dict)
         self._size = 0
         self._sum_leads = 0
         self._num_new: dict[int, int] = {}  # first step of members -> how many there are of it
@@ -34,11 +38,13 @@ class DecodeBatch:
         """Tokens that all members together attend to in the next step."""
         return self._sum_leads + self._size * (self.num_steps + 1)
 
-    def join(self, seq: Sequence) -> None:
-        """A sequence decodes in every step from the next on."""
+    def join(self, seq: Sequence, *, publishes: bool) -> None:
+        """A sequence decodes in every step from the next on, and may publish what it fills."""
         seq.lead = lead = seq.block_table.num_tokens - self.num_steps
         seq.first_step = self.num_steps
         self._by_phase[lead % self._block_size][seq.place] = seq
+        if publishes:
+            self._publishers[lead % self._block_size][seq.place] = seq
         self._size += 1
         self._sum_leads += lead
         self._num_new[self.num_steps] = self._num_new.get(self.num_steps, 0) + 1
@@ -52,6 +58,7 @@ class DecodeBatch:
         assert lead is not None
         seq.lead = None
         del self._by_phase[lead % self._block_size][seq.place]
+        self._publishers[lead % self._block_size].pop(seq.place, None)
         self._size -= 1
         self._sum_leads -= lead
         if first_step in self._num_new:
@@ -64,18 +71,39 @@ class DecodeBatch:
 
     def beginning(self, step: int) -> dict[int, Sequence]:
         """Members whose token of a step begins a block, by place."""
-        return self._by_phase.get(-step % self._block_size, {})
+        return self._by_phase.get(-step % self._block_size, _NOBODY)
 
-    def filling(self, step: int) -> dict[int, Sequence]:
-        """Members whose token of a step fills a block, by place."""
-        return self._by_phase.get((-step - 1) % self._block_size, {})
+    def filling(self, step: int) -> list[Sequence]:
+        """Members that publish their blocks and whose token of a step fills one, in order."""
+        group = self._publishers.get((-step - 1) % self._block_size, _NOBODY)
+        return [group[place] for place in sorted(group)]
+
+    def stop_publishing(self, seq: Sequence) -> None:
+        """A member's blocks are published by others from now on."""
+        assert seq.lead is not None
+        del self._publishers[seq.lead % self._block_size][seq.place]
+
+    def beginning_ahead(self, num_steps: int) -> tuple[list[int], list[Sequence]]:
+        """How many members begin a block in each of the next steps, and who, one after the other.
+
+        Within a step they are in running order.
+        """
+        counts, seqs = [], []
+        for step in range(self.num_steps, self.num_steps + num_steps):
+            group = self._by_phase.get(-step % self._block_size, _NOBODY)
+            counts.append(len(group))
+            seqs += [group[place] for place in sorted(group)]
+        return counts, seqs
 
     def commit(self, step: int) -> int:
         """The tokens of a step are taken; returns how many members got one."""
         self.num_committed = step + 1
-        num_later = sum(count for first_step, count in self._num_new.items() if first_step > step)
-        for first_step in [first for first in self._num_new if first <= step + 1]:
-            del self._num_new[first_step]
+        num_later = 0
+        for first_step, count in list(self._num_new.items()):
+            if first_step > step:
+                num_later += count
+            if first_step <= step + 1:
+                del self._num_new[first_step]
         return self._size - num_later
 
     def members(self) -> list[Sequence]:

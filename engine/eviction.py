@@ -5,40 +5,89 @@ filled, of equals the one released longest ago. fifo: the one taken longest ago.
 """
 
 import heapq
-from collections import OrderedDict, defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterator
+from itertools import chain, islice
 
 EVICTION = ("lru", "lfu", "fifo")
 
 
 class ReleaseOrder:
-    """Free blocks with content in the order in which they were released."""
+    """Free blocks with content in the order in which they were released.
+
+    A queue of the lists they came in, so that most is work on whole lists. A block that is held
+    again leaves its place behind, which is passed over later.
+    """
 
     def __init__(self) -> None:
-        self._blocks: OrderedDict[int, None] = OrderedDict()
+        self._queue: deque[list[int]] = deque()
+        self._offset = 0  # how many of the first list are gone
+        self._blocks: set[int] = set()  # those in the queue that count
+        self._left: defaultdict[int, int] = defaultdict(int)  # places left behind, by block
+        self._num_left = 0
 
     def __len__(self) -> int:
         return len(self._blocks)
 
-    def __contains__(self, block_id: int) -> bool:
-        return block_id in self._blocks
-
     def __iter__(self) -> Iterator[int]:
-        return iter(self._blocks)
+        left = self._left.copy()
+        for block_id in islice(chain.from_iterable(self._queue), self._offset, None):
+            if left.get(block_id):
+                left[block_id] -= 1  # the places left behind come before the one that counts
+            else:
+                yield block_id
+
+    def num_of(self, block_ids: list[int]) -> int:
+        """How many of these blocks are here."""
+        return sum(map(self._blocks.__contains__, block_ids))
 
     def add(self, block_ids: list[int]) -> None:
         """Blocks are released, in this order."""
-        for block_id in block_ids:
-            self._blocks[block_id] = None
+        if block_ids:
+            self._queue.append(block_ids)
+            self._blocks.update(block_ids)
 
-    def remove(self, block_id: int) -> None:
-        """A block is held again."""
-        del self._blocks[block_id]
+    def discard(self, block_id: int) -> bool:
+        """A block is held again; whether it was here."""
+        if block_id not in self._blocks:
+            return False
+        self._blocks.remove(block_id)
+        self._left[block_id] += 1
+        self._num_left += 1
+        if self._num_left > len(self._blocks) + 1000:  # most of the queue no longer counts
+            self._queue, self._offset = deque([list(self)]), 0
+            self._left.clear()
+            self._num_left = 0
+        return True
 
     def pop(self, num_blocks: int) -> list[int]:
         """Take the blocks that are to be evicted next."""
-        pop = self._blocks.popitem
-        return [pop(last=False)[0] for _ in range(num_blocks)]
+        block_ids: list[int] = []
+        while len(block_ids) < num_blocks:
+            block_ids += self._next_places(num_blocks - len(block_ids))
+        self._blocks.difference_update(block_ids)
+        return block_ids
+
+    def _next_places(self, num_places: int) -> list[int]:
+        """Blocks of so many places of the queue, or fewer."""
+        first = self._queue[0]
+        block_ids = first[self._offset : self._offset + num_places]
+        self._offset += len(block_ids)
+        if self._offset == len(first):
+            self._queue.popleft()
+            self._offset = 0
+        if self._num_left and not self._left.keys().isdisjoint(block_ids):
+            block_ids = [block_id for block_id in block_ids if not self._passes_over(block_id)]
+        return block_ids
+
+    def _passes_over(self, block_id: int) -> bool:
+        if block_id not in self._left:
+            return False
+        self._num_left -= 1
+        self._left[block_id] -= 1
+        if not self._left[block_id]:
+            del self._left[block_id]
+        return True
 
     def allocated(self, block_ids: list[int]) -> None:
         """Blocks begin a new life, without content."""
@@ -66,11 +115,12 @@ class KeyOrder:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def __contains__(self, block_id: int) -> bool:
-        return block_id in self._entries
-
     def __iter__(self) -> Iterator[int]:
         return iter(self._entries)
+
+    def num_of(self, block_ids: list[int]) -> int:
+        """How many of these blocks are here."""
+        return sum(map(self._entries.__contains__, block_ids))
 
     def add(self, block_ids: list[int]) -> None:
         """Blocks are released, in this order."""
@@ -82,9 +132,9 @@ class KeyOrder:
         if len(self._heap) > 2 * len(self._entries) + 100:  # most of it no longer counts
             self._heap = sorted(self._entries.values())
 
-    def remove(self, block_id: int) -> None:
-        """A block is held again."""
-        del self._entries[block_id]
+    def discard(self, block_id: int) -> bool:
+        """A block is held again; whether it was here."""
+        return self._entries.pop(block_id, None) is not None
 
     def pop(self, num_blocks: int) -> list[int]:
         """Take the blocks that are to be evicted next."""

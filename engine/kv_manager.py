@@ -1,5 +1,6 @@
 """The door between schedulers and KV memory, and the ledger of its slots."""
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from engine.request import Sequence
@@ -82,8 +83,14 @@ class KVManager(Protocol):
     def publish(self, seq: Sequence, num_tokens: int) -> None:
         """Let others share the full blocks of the first `num_tokens` tokens, all of them known."""
 
-    def retract(self, seq: Sequence, num_tokens: int) -> None:
-        """Keep only the first `num_tokens` tokens filled: the step will not compute the others."""
+    def defer_publishing(self, seq: Sequence, catch_up: Callable[[Sequence], None]) -> bool:
+        """Publish what a sequence fills from now on only when another sequence may hit it.
+
+        `catch_up` is called then, and must call `publish`. Returns whether it will be done so.
+        """
+
+    def resume_publishing(self, seq: Sequence) -> None:
+        """Wait for nobody any more: what was put off can be published now."""
 
     def retire(self, seq: Sequence) -> None:
         """The sequence has ended but keeps its memory until it is released."""

@@ -1,6 +1,8 @@
 """Paged KV memory: fixed-size blocks on demand, shared through the prefix trie when it is on."""
 
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 
 from engine.allocator import BlockAllocator
 from engine.block_table import BlockTable
@@ -64,14 +66,15 @@ class PagedKVManager:
         """See KVManager."""
         num_filled = len(prefix) * self._block_size + num_tokens
         num_held = self._num_blocks_for(max(num_filled, reserve_tokens))
-        num_revived = sum(map(self._allocator.is_cached, prefix))  # free now, held afterwards
+        num_revived = self._allocator.num_cached_of(prefix)  # free now, held afterwards
         num_asked = max(num_held, self._num_blocks_for(fit_tokens)) - len(prefix)
         if num_asked + num_revived + watermark_blocks > self._allocator.num_free:
             return False
         if self._trie is not None and seq.num_cached_tokens is None:
             seq.prefix_misses = self._prefix_misses(self._trie, seq, prefix)
         table = seq.block_table
-        self._allocator.share(prefix)
+        if prefix:
+            self._allocator.share(prefix)
         table.block_ids = prefix + self._allocate(num_held - len(prefix))
         table.num_published = len(prefix)
         table.num_tokens = num_filled
@@ -118,20 +121,30 @@ class PagedKVManager:
         stop = num_tokens // self._block_size
         if self._trie is None or first >= stop:
             return
+        new = table.block_ids[first:stop]
         after = table.block_ids[first - 1] if first else None
-        self._trie.insert(table.block_ids[first:stop], seq.block_runs(first, stop), after)
+        if after is not None and first > seq.first_answer_block:
+            self._trie.extend(new, after)
+        else:
+            self._trie.insert(new, seq.block_runs(first, stop), after)
         table.num_published = stop
 
-    def retract(self, seq: Sequence, num_tokens: int) -> None:
+    def defer_publishing(self, seq: Sequence, catch_up: Callable[[Sequence], None]) -> bool:
+        """See KVManager. Possible where the sequence alone goes on with its answer."""
+        table = seq.block_table
+        if self._trie is None or table.num_published <= seq.first_answer_block:
+            return False
+        last = table.block_ids[table.num_published - 1]
+        table.is_deferred = self._trie.defer(last, partial(catch_up, seq))
+        return table.is_deferred
+
+    def resume_publishing(self, seq: Sequence) -> None:
         """See KVManager."""
         table = seq.block_table
-        self._count_table(table, -1)
-        table.num_tokens = num_tokens
-        self._count_table(table, +1)
-        num_full = num_tokens // self._block_size
-        if self._trie is not None:
-            self._trie.withdraw(table.block_ids[num_full : table.num_published])
-            table.num_published = min(table.num_published, num_full)
+        if table.is_deferred:
+            assert self._trie is not None
+            table.is_deferred = False
+            self._trie.resume(table.block_ids[table.num_published - 1])
 
     def retire(self, seq: Sequence) -> None:
         """See KVManager."""
@@ -158,15 +171,10 @@ class PagedKVManager:
         over_reserved = self._num_over_reserved_blocks * block_size
         reserved = self._num_reserved_blocks * block_size
         held = (self._num_blocks - num_free) * block_size
-        return KVUsage(
-            live=held - over_reserved - self._num_empty_slots,
-            tail=self._num_empty_slots - reserved,
-            reserved=reserved,
-            over_reserved=over_reserved,
-            cached=cached,
-            unusable=0,
-            free=num_free * block_size - cached,
-        )
+        tail = self._num_empty_slots - reserved
+        live = held - over_reserved - self._num_empty_slots
+        free = num_free * block_size - cached
+        return KVUsage(live, tail, reserved, over_reserved, cached, 0, free)
 
     def check(self, holders: list[Sequence]) -> None:
         """See KVManager."""
@@ -191,7 +199,7 @@ class PagedKVManager:
             if block_id in self._trie and block_id not in held
         ]
         assert len(free_published) == self._allocator.num_cached
-        assert all(map(self._allocator.is_cached, free_published))
+        assert self._allocator.num_cached_of(free_published) == len(free_published)
 
     def _check_ledger(self, holders: list[Sequence]) -> None:
         usage = self.usage()
@@ -223,16 +231,19 @@ class PagedKVManager:
 
     def _allocate(self, num_blocks: int) -> list[int]:
         block_ids, evicted = self._allocator.allocate(num_blocks)
-        if self._trie is not None:
+        if evicted:
+            assert self._trie is not None
             self._trie.remove(evicted)
         return block_ids
 
     def _count_table(self, table: BlockTable, sign: int) -> None:
-        num_filled_blocks = self._num_blocks_for(table.num_tokens)
-        self._num_empty_slots += sign * table.num_empty_slots
-        self._num_reserved_blocks += sign * (len(table.block_ids) - num_filled_blocks)
+        num_held, num_filled = len(table.block_ids), self._num_blocks_for(table.num_tokens)
+        self._num_empty_slots += sign * (num_held * self._block_size - table.num_tokens)
+        self._num_reserved_blocks += sign * (num_held - num_filled)
 
     def _count_over_reserved(self) -> None:
+        if not self._retired and not self._num_over_reserved_blocks:
+            return
         holders = Counter(b for seq in self._retired for b in seq.block_table.block_ids)
         self._num_over_reserved_blocks = sum(
             count == self._allocator.num_holders(block_id) for block_id, count in holders.items()

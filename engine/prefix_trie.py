@@ -1,14 +1,13 @@
 """Which blocks hold which content: full blocks, known by what they hold and all before it."""
 
 from collections import deque
-from collections.abc import Hashable, Iterable
-from typing import TypeVar
+from collections.abc import Callable, Hashable, Iterable
+from typing import NamedTuple
 
 from engine.request import BlockRun
 
-T = TypeVar("T")
-
-_NO_BLOCK = -1
+_NOTHING = -1  # no block
+_NEVER = _NOTHING  # no step
 
 
 class _Run:
@@ -18,15 +17,19 @@ class _Run:
     run and end with the last entry that says something, so they are empty when nothing does.
 
     block_ids: the block that holds the path, of several the one published first.
-    evictions: the eviction that took the last of them, while that is remembered.
+    evicted_at: the step in which the last of them was evicted, while that is remembered.
     children: what continues a path, by its index and then by key.
     spares: the other blocks that hold a path, in the order of publication; mostly there are none.
+    catch_up: publishes blocks at the end that were put off, if any may have been.
+    death: the moment at which it lost its last block, while that is remembered.
     """
 
     __slots__ = (
         "block_ids",
+        "catch_up",
         "children",
-        "evictions",
+        "death",
+        "evicted_at",
         "key",
         "parent",
         "parent_index",
@@ -38,15 +41,25 @@ class _Run:
         self.parent_index = parent_index
         self.key = key
         self.block_ids: list[int] = []
-        self.evictions: list[_Eviction | None] = []
+        self.evicted_at: list[int] = []
         self.children: dict[int, dict[Hashable, _Run]] = {}
         self.spares: dict[int, list[int]] | None = None
+        self.catch_up: Callable[[], None] | None = None
+        self.death: _Death | None = None
 
     @property
     def num_known(self) -> int:
         """How many of its paths are known: held or remembered, or continued by one that is."""
-        num_continued = max(self.children, default=-1) + 1
-        return max(len(self.block_ids), len(self.evictions), num_continued)
+        num_continued = max(self.children) + 1 if self.children else 0
+        return max(len(self.block_ids), len(self.evicted_at), num_continued)
+
+    def index(self, block_id: int) -> int:
+        """Where in the run a block is; it is quick for the last, the usual case."""
+        if self.block_ids and self.block_ids[-1] == block_id:
+            return len(self.block_ids) - 1
+        if block_id in self.block_ids:
+            return self.block_ids.index(block_id)
+        return next(index for index, spares in (self.spares or {}).items() if block_id in spares)
 
     def child(self, index: int, key: Hashable) -> "_Run | None":
         """The run of content `key` after block `index`."""
@@ -54,19 +67,11 @@ class _Run:
         return siblings.get(key) if siblings else None
 
 
-class _Eviction:
-    """Paths start to stop - 1 of a run lost their last block in a step, the last path first.
+class _Death(NamedTuple):
+    """A run has lost its last block; num_paths: how many of its paths had one in its life."""
 
-    They are forgotten in that order too, so `stop` goes down to `start`.
-    """
-
-    __slots__ = ("run", "start", "step", "stop")
-
-    def __init__(self, run: _Run, start: int, stop: int, step: int) -> None:
-        self.run = run
-        self.start = start
-        self.stop = stop
-        self.step = step
+    run: _Run
+    num_paths: int
 
 
 class PrefixTrie:
@@ -77,8 +82,10 @@ class PrefixTrie:
     happens to one.
 
     A path stays while a block holds it or anything that continues it: when a block in the middle
-    is evicted, its continuations can be hit again once its content is back. Besides, the last
-    `num_remembered` evictions are remembered, to tell an evicted path from one never seen.
+    is evicted, its continuations can be hit again once its content is back. Besides, evictions are
+    remembered, to tell an evicted path from one never seen: as long as the run has a block left
+    and, of the runs that have none, those that lost their last one most recently, up to
+    `num_remembered` paths in all.
 
     now: number of the current step, which evictions are dated with.
     """
@@ -86,13 +93,11 @@ class PrefixTrie:
     def __init__(self, num_blocks: int, num_remembered: int = 0) -> None:
         self.now = 0
         self._root = _Run(None, 0, None)
-        # By block id: where a published block is.
-        self._run_of: list[_Run | None] = [None] * num_blocks
-        self._index_of = [0] * num_blocks
+        self._run_of: list[_Run | None] = [None] * num_blocks  # of a published block, by its id
         self._num_published = 0
         self._num_remembered = num_remembered
-        self._evictions: deque[_Eviction] = deque()  # oldest first
-        self._num_evicted = 0  # paths in them
+        self._deaths: deque[_Death] = deque()  # oldest first
+        self._num_dead = 0  # paths of these runs
 
     def __contains__(self, block_id: object) -> bool:
         return isinstance(block_id, int) and self._run_of[block_id] is not None
@@ -110,9 +115,11 @@ class PrefixTrie:
                 if child is None:
                     break
                 run = child
+            if run.catch_up:
+                self._catch_up(run)
             held = run.block_ids[start : start + num_blocks]
-            if _NO_BLOCK in held:
-                del held[held.index(_NO_BLOCK) :]
+            if _NOTHING in held:
+                del held[held.index(_NOTHING) :]
             block_ids += held
             if len(held) < num_blocks:
                 break
@@ -136,13 +143,15 @@ class PrefixTrie:
                 if child is None:
                     break
                 run = child
+            if run.catch_up:
+                self._catch_up(run)
             stop = start + num_blocks
             first = start + min(max(num_hits - num_before, 0), num_blocks)
-            past = run.evictions[first:stop]
-            past += [None] * (min(run.num_known, stop) - first - len(past))  # held, or continued
-            for eviction in past:
-                if eviction is not None:
-                    step = eviction.step
+            past = run.evicted_at[first:stop]
+            past += [_NEVER] * (min(run.num_known, stop) - first - len(past))  # held, or continued
+            for evicted in past:
+                if evicted != _NEVER:
+                    step = evicted
                 if step is not None:
                     evicted_at.append(step)
             num_before += num_blocks
@@ -165,20 +174,52 @@ class PrefixTrie:
                 run = child
             else:
                 assert start == index + 1, "a run that is cut must go on where it was cut"
-            stop = start + num_blocks
-            new = block_ids[num_done : num_done + num_blocks]
-            if start == len(run.block_ids):
-                run.block_ids += new
-            else:
-                _merge(run, start, new)
-            if run.evictions:
-                _clear(run.evictions, start, stop, None)
-            for i, block_id in enumerate(new, start):
-                self._run_of[block_id] = run
-                self._index_of[block_id] = i
+            self._put(block_ids[num_done : num_done + num_blocks], run, start)
             num_done += num_blocks
-            index = stop - 1
-        self._num_published += num_done
+            index = start + num_blocks - 1
+
+    def extend(self, block_ids: list[int], after: int) -> None:
+        """Publish blocks that go on with the run of block `after`."""
+        run, index = self._place(after)
+        self._put(block_ids, run, index + 1)
+
+    def defer(self, block_id: int, catch_up: Callable[[], None]) -> bool:
+        """Let what goes on after a block be published when it is asked for, by calling `catch_up`.
+
+        Only at the end of a run of which nothing else is put off; returns whether it is.
+        """
+        run, _ = self._place(block_id)
+        if run.catch_up or run.spares or run.block_ids[-1] != block_id:
+            return False
+        run.catch_up = catch_up
+        return True
+
+    def resume(self, block_id: int) -> None:
+        """What goes on after a block is not put off any more."""
+        run, _ = self._place(block_id)
+        run.catch_up = None
+
+    def _catch_up(self, run: _Run) -> None:
+        catch_up, run.catch_up = run.catch_up, None
+        assert catch_up
+        catch_up()
+        run.catch_up = catch_up
+
+    def _put(self, block_ids: list[int], run: _Run, start: int) -> None:
+        """Publish blocks of a run from index `start` on."""
+        if run.catch_up:
+            self._catch_up(run)
+        if start == len(run.block_ids):
+            run.block_ids += block_ids
+        else:
+            _merge(run, start, block_ids)
+        run.death = None
+        if run.evicted_at:
+            _clear(run.evicted_at, start, start + len(block_ids))
+        run_of = self._run_of
+        for block_id in block_ids:
+            run_of[block_id] = run
+        self._num_published += len(block_ids)
 
     def remove(self, block_ids: list[int]) -> None:
         """Forget blocks, evicted in this order; their paths are remembered for a while."""
@@ -188,117 +229,92 @@ class PrefixTrie:
             block_id = block_ids[num_done]
             run = run_of[block_id]
             assert run is not None, "a block is evicted that is not published"
-            index = self._index_of[block_id]
+            if run.catch_up:
+                self._catch_up(run)
             held = run.block_ids
             num_blocks = 1
             if held[-1] == block_id and not run.spares:
                 # The end of a run, the usual case: as much of it as goes, backwards, at once.
-                if num_done + 1 < num_asked:
-                    num_blocks = min(len(held), num_asked - num_done)
+                num_blocks = min(len(held), num_asked - num_done)
+                if num_blocks > 1:
                     asked = block_ids[num_done : num_done + num_blocks]
                     num_blocks = _num_equal(held[: -num_blocks - 1 : -1], asked)
-                self._evict(run, index + 1 - num_blocks, index + 1)
-            elif not _replace(run, index, block_id):
-                self._evict(run, index, index + 1)
+                self._evict(run, len(held) - num_blocks, len(held))
+            else:
+                index = run.index(block_id)
+                if not _replace(run, index, block_id):
+                    self._evict(run, index, index + 1)
             num_done += num_blocks
         for block_id in block_ids:
             run_of[block_id] = None
         self._num_published -= num_asked
-        if self._num_evicted > self._num_remembered:
-            self._forget(self._num_evicted - self._num_remembered)
-
-    def withdraw(self, block_ids: list[int]) -> None:
-        """Forget blocks whose content was published but never computed: that is no eviction."""
-        for block_id in block_ids:
-            run, index = self._place(block_id)
-            if not _replace(run, index, block_id):
-                _clear(run.block_ids, index, index + 1, _NO_BLOCK)
-                _drop_unneeded(run)
-            self._run_of[block_id] = None
-        self._num_published -= len(block_ids)
+        while self._num_dead > self._num_remembered:
+            self._forget(self._deaths.popleft())
 
     def _place(self, block_id: int) -> tuple[_Run, int]:
         run = self._run_of[block_id]
         assert run is not None, f"block {block_id} is not published"
-        return run, self._index_of[block_id]
+        return run, run.index(block_id)
 
     def _evict(self, run: _Run, start: int, stop: int) -> None:
-        """Paths start to stop - 1 lose their last block now, the last path first."""
-        eviction = _Eviction(run, start, stop, self.now)
-        self._evictions.append(eviction)
-        self._num_evicted += stop - start
-        _clear(run.block_ids, start, stop, _NO_BLOCK)
-        past = run.evictions
-        if len(past) < stop:
-            past += [None] * (stop - len(past))
-        past[start:stop] = [eviction] * (stop - start)
+        """Paths start to stop - 1 lose their last block now."""
+        held, evicted_at = run.block_ids, run.evicted_at
+        if len(evicted_at) < stop:
+            evicted_at += [_NEVER] * (stop - len(evicted_at))
+        evicted_at[start:stop] = [self.now] * (stop - start)
+        _clear(held, start, stop)
+        if not held:
+            run.death = _Death(run, len(evicted_at))
+            self._deaths.append(run.death)
+            self._num_dead += len(evicted_at)
 
-    def _forget(self, num_paths: int) -> None:
-        """Stop remembering the oldest evictions of so many paths."""
-        self._num_evicted -= num_paths
-        while num_paths > 0:
-            eviction = self._evictions[0]
-            run, start, stop = eviction.run, eviction.start, eviction.stop
-            if stop - start > num_paths:
-                start = eviction.stop = stop - num_paths
-            else:
-                self._evictions.popleft()
-            num_paths -= stop - start
-            past = run.evictions[start:stop]
-            num_left = past.count(eviction)
-            if num_left == 0:
-                continue  # all were published again since
-            if num_left == len(past):
-                _clear(run.evictions, start, stop, None)
-            else:
-                for index, latest in enumerate(past, start):
-                    if latest is eviction:
-                        _clear(run.evictions, index, index + 1, None)
-            if not run.evictions:
-                _drop_unneeded(run)
+    def _forget(self, death: _Death) -> None:
+        """Stop remembering what a run lost, unless it has come to life again since."""
+        run, num_paths = death
+        self._num_dead -= num_paths
+        if run.death is death:
+            run.death = None
+            run.evicted_at.clear()
+            _drop_unneeded(run)
 
     def check(self) -> None:
         """Prove that paths and blocks agree and that no dead path is kept."""
-        seen: dict[int, tuple[_Run, int]] = {}
+        seen: dict[int, _Run] = {}
         num_seen = 0
-        remembered = set(self._evictions)
         runs = [self._root]
         while runs:
             run = runs.pop()
             assert run is self._root or run.num_known, "a dead path is kept"
-            assert not run.block_ids or run.block_ids[-1] != _NO_BLOCK
-            assert not run.evictions or run.evictions[-1] is not None
-            for index, eviction in enumerate(run.evictions):
-                if eviction is not None:
-                    assert eviction in remembered and eviction.run is run
-                    assert eviction.start <= index < eviction.stop
-                    assert run.block_ids[index : index + 1] in ([], [_NO_BLOCK])
+            assert not run.block_ids or run.block_ids[-1] != _NOTHING
+            assert not run.evicted_at or run.evicted_at[-1] != _NEVER
+            assert (run.death is None) == bool(run.block_ids or not run.evicted_at)
+            for index, step in enumerate(run.evicted_at):
+                assert step == _NEVER or run.block_ids[index : index + 1] in ([], [_NOTHING])
             for index, spares in (run.spares or {}).items():
-                assert spares and run.block_ids[index] != _NO_BLOCK
+                assert spares and run.block_ids[index] != _NOTHING
                 num_seen += len(spares)
-                seen.update(dict.fromkeys(spares, (run, index)))
-            heads = [(b, index) for index, b in enumerate(run.block_ids) if b != _NO_BLOCK]
+                seen.update(dict.fromkeys(spares, run))
+            heads = [block_id for block_id in run.block_ids if block_id != _NOTHING]
             num_seen += len(heads)
-            seen.update({block_id: (run, index) for block_id, index in heads})
+            seen.update(dict.fromkeys(heads, run))
             for index, siblings in run.children.items():
                 assert siblings, "a dead path is kept"
                 for key, child in siblings.items():
                     assert (child.parent, child.parent_index, child.key) == (run, index, key)
                     runs.append(child)
-        published = [b for b, run in enumerate(self._run_of) if run is not None]
-        assert seen == {block_id: self._place(block_id) for block_id in published}
+        assert seen == {b: run for b, run in enumerate(self._run_of) if run is not None}
         assert num_seen == len(seen) == self._num_published, "a block is in two places"
-        assert sum(e.stop - e.start for e in self._evictions) == self._num_evicted
-        assert self._num_evicted <= self._num_remembered
+        assert sum(death.num_paths for death in self._deaths) == self._num_dead
+        assert self._num_dead <= self._num_remembered
 
 
-def _clear(items: list[T], start: int, stop: int, nothing: T) -> None:
-    """Put `nothing` at start to stop - 1 of a list that ends with its last something."""
+def _clear(items: list[int], start: int, stop: int) -> None:
+    """Put nothing at start to stop - 1 of a list that ends with its last something."""
     if stop < len(items):
-        items[start:stop] = [nothing] * (stop - start)
+        items[start:stop] = [_NOTHING] * (stop - start)
     else:
         del items[start:]
-        while items and items[-1] == nothing:
+        while items and items[-1] == _NOTHING:
             items.pop()
 
 
@@ -308,7 +324,7 @@ def _merge(run: _Run, start: int, block_ids: list[int]) -> None:
     for index, block_id in enumerate(block_ids, start):
         if index == len(held):
             held.append(block_id)
-        elif held[index] == _NO_BLOCK:
+        elif held[index] == _NOTHING:
             held[index] = block_id
         else:
             run.spares = run.spares or {}
@@ -338,7 +354,7 @@ def _num_equal(one: list[int], other: list[int]) -> int:
 
 def _drop_unneeded(run: _Run) -> None:
     """Drop every path that nothing needs any more, from the end of a run up."""
-    while run.parent and not (run.block_ids or run.evictions or run.children):
+    while run.parent and not (run.block_ids or run.evicted_at or run.children):
         siblings = run.parent.children[run.parent_index]
         del siblings[run.key]
         if not siblings:

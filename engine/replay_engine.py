@@ -74,9 +74,8 @@ class ReplayEngine(EngineBase):
 
     def _publish(self, sampled: list[Sequence], index: int) -> None:
         """What a block holds is known only now; when it was scheduled it was a placeholder."""
-        seqs = self._decodes.filling(index) | {
-            seq.place: seq for seq in sampled if seq.status is Status.RUNNING
-        }
+        running = [seq for seq in sampled if seq.status is Status.RUNNING]
+        seqs = {seq.place: seq for seq in (*self._decodes.filling(index), *running)}
         for place in sorted(seqs):
             seq = seqs[place]
             num_known = seq.num_tokens - 1 if seq.lead is None else seq.lead + index + 1

@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from collections import deque
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from engine.config import EngineConfig
@@ -28,7 +27,6 @@ class Chunk(NamedTuple):
         return self.num_tokens == 1 and self.start >= self.seq.num_prompt_tokens
 
 
-@dataclass(slots=True)
 class Step:
     """One forward pass over the scheduled batch.
 
@@ -42,15 +40,28 @@ class Step:
     prefills: (num_tokens, context_tokens before them) of every other chunk.
     """
 
-    index: int
-    chunks: list[Chunk] = field(default_factory=list)
-    preempted: list[Sequence] = field(default_factory=list)
-    admitted: list[tuple[Sequence, int]] = field(default_factory=list)
-    left: list[Sequence] = field(default_factory=list)
-    num_tokens: int = 0
-    num_decodes: int = 0
-    decode_context_tokens: int = 0
-    prefills: list[tuple[int, int]] = field(default_factory=list)
+    __slots__ = (
+        "admitted",
+        "chunks",
+        "decode_context_tokens",
+        "index",
+        "left",
+        "num_decodes",
+        "num_tokens",
+        "preempted",
+        "prefills",
+    )
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.chunks: list[Chunk] = []
+        self.preempted: list[Sequence] = []
+        self.admitted: list[tuple[Sequence, int]] = []
+        self.left: list[Sequence] = []
+        self.num_tokens = 0
+        self.num_decodes = 0
+        self.decode_context_tokens = 0
+        self.prefills: list[tuple[int, int]] = []
 
     def add(self, seq: Sequence, start: int, num_tokens: int) -> bool:
         """Take a chunk into the batch; returns whether it samples."""
@@ -112,6 +123,7 @@ class Scheduler(ABC):
         self.num_steps = 0
         self._num_started = 0
         self._last_step: Step | None = None
+        self._published_step = -1
 
     def add(self, seq: Sequence) -> None:
         """Queue a new sequence."""
@@ -165,24 +177,34 @@ class Scheduler(ABC):
         if seq.lead is None or self.decodes is None:
             del self.others[seq]
         else:
-            self.decodes.leave(seq)
+            self._take_out(seq)
 
     def _join_decodes(self, seq: Sequence) -> None:
         """A running sequence decodes in every step from the next on."""
         assert self.decodes is not None
         del self.others[seq]
-        self.decodes.join(seq)
+        self.decodes.join(seq, publishes=self.config.enable_prefix_caching)
 
     def _leave_decodes(self, seq: Sequence, step: Step) -> None:
         """A member of the decode batch is scheduled by itself from this step on."""
         assert self.decodes is not None
         if seq.first_step <= self.decodes.num_committed:
             step.left.append(seq)
-        if self.decodes.leave(seq):
+        if self._take_out(seq):
             # Its token of the step in flight is one of many there; from now on it is its own.
             assert self._last_step is not None
             self._last_step.chunks.append(Chunk(seq, seq.num_computed_tokens - 1, 1, samples=True))
         self.others[seq] = None
+
+    def _take_out(self, seq: Sequence) -> int:
+        """A member leaves the decode batch; returns how many tokens it got there are in flight."""
+        assert self.decodes is not None
+        num_in_flight = self.decodes.leave(seq)
+        if self.config.enable_prefix_caching:
+            self.kv.resume_publishing(seq)
+            num_unknown = seq.num_placeholders if self.config.async_scheduling else 0
+            self.kv.publish(seq, seq.num_computed_tokens - num_unknown)
+        return num_in_flight
 
     def steps_ahead(self, most: int) -> int:
         """How many of the next `most` steps would schedule the decode batch, as it is, and no more.
@@ -192,39 +214,45 @@ class Scheduler(ABC):
         """
         raise NotImplementedError
 
+    @abstractmethod
     def advance(self, num_steps: int) -> list[int]:
         """Schedule so many steps of the decode batch alone, at most `steps_ahead`.
 
         Returns how many blocks the members begin in each.
         """
-        batch = self.decodes
-        assert batch is not None
-        begun = []
-        for index in range(self.num_steps, self.num_steps + num_steps):
-            self.kv.begin_step(index)
-            begun.append(self._advance(index))
-        self.num_steps += num_steps
-        batch.num_steps = self.num_steps
-        return begun
 
-    @abstractmethod
-    def _advance(self, index: int) -> int:
-        """Give the members what they need in a step; returns how many blocks they begin."""
+    def _publish_full(self, index: int, seqs: list[Sequence] | None = None) -> None:
+        """Let others share the blocks that members, and these sequences, fill in a step, in order.
 
-    def _to_publish(self, index: int) -> dict[int, Sequence]:
-        """Members of which a step makes a full block of known tokens, by place."""
-        if self.decodes is None or not self.config.enable_prefix_caching:
-            return {}
-        return self.decodes.filling(self._step_with_known_tokens(index))
+        After all of them have got their memory. seqs: running, but no members, in order.
+        """
+        if not self.config.enable_prefix_caching:
+            return
+        self._published_step = index
+        filling = self.decodes.filling(self._known_step) if self.decodes is not None else []
+        if seqs and filling:
+            seqs = sorted(seqs + filling, key=running_order)
+        for seq in seqs or filling:
+            if seq.lead is None:
+                self.kv.publish(seq, min(seq.num_computed_tokens, seq.num_tokens))
+            else:
+                self._publish_decoded(seq)
+                if self.kv.defer_publishing(seq, self._publish_decoded):
+                    assert self.decodes is not None
+                    self.decodes.stop_publishing(seq)
 
-    def _publish(self, seq: Sequence, index: int) -> None:
-        """Let others share what is computed of a member, when a step is scheduled."""
+    def _publish_decoded(self, seq: Sequence) -> None:
+        """Let others share what a member has computed, as far as steps have published."""
         assert seq.lead is not None
-        self.kv.publish(seq, seq.lead + self._step_with_known_tokens(index) + 1)
+        self.kv.publish(seq, seq.lead + self._known_step + 1)
 
-    def _step_with_known_tokens(self, index: int) -> int:
-        # With asynchronous scheduling the step before is in flight, and yields what this one feeds.
-        return index - 1 if self.config.async_scheduling else index
+    @property
+    def _known_step(self) -> int:
+        """The last step whose tokens, those it feeds, are known when blocks are published.
+
+        With asynchronous scheduling the step before is in flight, and yields what this one feeds.
+        """
+        return self._published_step - self.config.async_scheduling
 
     def close_batch(self) -> None:  # noqa: B027 - only batch-collecting schedulers wait
         """Let requests that wait for company start without it, where the scheduler does wait."""
@@ -237,4 +265,11 @@ class Scheduler(ABC):
     def check(self) -> None:
         """Prove that every running sequence is in one place, and bring its table up to date."""
         members = self.decodes.check() if self.decodes is not None else []
-        assert sorted(seq.place for seq in [*members, *self.others]) == [s.place for s in self.running]
+        assert sorted(seq.place for seq in [*members, *self.others]) == [
+            s.place for s in self.running
+        ]
+
+
+def running_order(seq: Sequence) -> int:
+    """To sort running sequences by."""
+    return seq.place

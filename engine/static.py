@@ -28,7 +28,8 @@ class StaticScheduler(Scheduler):
         if not self.running:
             self._start_batch(step)
         elif self.decodes is not None:
-            self._advance(step.index)
+            self._publish_full(step.index)
+            self.kv.fill(len(self.decodes), len(self.decodes.beginning(step.index)))
             step.add_decodes(len(self.decodes), self.decodes.context_tokens)
         else:
             for seq in self.running:
@@ -61,15 +62,17 @@ class StaticScheduler(Scheduler):
         """See Scheduler. The rows of a batch stay as they are until one ends."""
         return most if self.running else 0
 
-    def _advance(self, index: int) -> int:
+    def advance(self, num_steps: int) -> list[int]:
         """See Scheduler. The blocks that rows begin are reserved."""
-        assert self.decodes is not None
-        num_begun = len(self.decodes.beginning(index))
-        full = self._to_publish(index)
-        for place in sorted(full):
-            self._publish(full[place], index)
-        self.kv.fill(len(self.decodes), num_begun)
-        return num_begun
+        batch = self.decodes
+        assert batch is not None
+        begun = [len(batch.beginning(self.num_steps + ahead)) for ahead in range(num_steps)]
+        for ahead in range(num_steps):
+            self._publish_full(self.num_steps + ahead)
+        self.kv.fill(num_steps * len(batch), sum(begun))
+        self.num_steps += num_steps
+        batch.num_steps = self.num_steps
+        return begun
 
     def finish(self, seq: Sequence) -> None:
         """Keep the memory of a row that has ended until its batch has."""

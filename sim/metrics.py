@@ -1,6 +1,7 @@
 """Metrics: pure functions of a run's records. Definitions are those of docs/metrics.md."""
 
 import math
+
 import numpy as np
 import numpy.typing as npt
 import pandas as pd

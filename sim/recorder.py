@@ -2,7 +2,7 @@
 
 from array import array
 from collections.abc import Callable
-from itertools import chain
+from itertools import accumulate, chain
 from typing import NamedTuple
 
 import numpy as np
@@ -56,11 +56,7 @@ class Recorder:
     """
 
     def __init__(
-        self,
-        num_requests: int,
-        usage: KVUsage,
-        block_size: int,
-        on_finished: Callable[[int], None],
+        self, num_requests: int, block_size: int, on_finished: Callable[[int], None]
     ) -> None:
         self._block_size = block_size
         self._on_finished = on_finished
@@ -76,7 +72,7 @@ class Recorder:
         self._ledger = LedgerIntegral()
         self._covered_ns = 0  # the rows of steps describe the time up to here
         self._committed_ns = 0  # when the last tokens were taken
-        self._idle: tuple[KVUsage, Queues] = (usage, (0, 0))  # the state between two steps
+        self._idle: tuple[KVUsage, Queues] | None = None  # the state since then, between steps
         self._scheduled_ns = array("q")  # by the number of the step, for `_evicted_for_ns`
         self._evicted_for_ns = ValueCounts()
         self._first_refusal: str | None = None
@@ -125,31 +121,36 @@ class Recorder:
     def decoded(
         self,
         start_ns: int,
-        ends_ns: list[int],
+        durations_ns: list[int],
         num_seqs: int,
         begun: list[int],
+        usage: KVUsage,
         queues: Queues,
     ) -> None:
         """The same num_seqs sequences have decoded in steps in a row, and nothing else was done.
 
-        ends_ns, begun: of each step, when it ended and how many blocks were begun in it.
-        queues: as the first began. The ledger before it is that after the last commit.
+        durations_ns, begun: of each step, how long it took and how many blocks were begun in it.
+        usage, queues: the ledger before the first, and the queues as it began.
         """
-        usage, _ = self._idle
-        starts_ns = [start_ns, *ends_ns[:-1]]
-        duration_ns = [end - start for start, end in zip(starts_ns, ends_ns, strict=True)]
+        starts_ns = list(accumulate(durations_ns, initial=start_ns))
+        self._scheduled_ns.extend(starts_ns[:-1])
+        self._itl_ns.extend(durations_ns, num_seqs)
         counts = (1, num_seqs, 0, *queues, 0)
-        spell = _Spell(start_ns, duration_ns, begun, num_seqs, *counts, usage)
-        self._scheduled_ns.extend(starts_ns)
-        self._itl_ns.extend(duration_ns, num_seqs)
-        self._add_spell(spell, ends_ns[-1])
+        spell = _Spell(start_ns, durations_ns, begun, num_seqs, *counts, usage)
+        self._add_spell(spell, starts_ns[-1])
+
+    def idles(self, usage: KVUsage, queues: Queues) -> None:
+        """The engine has nothing to do from the last step on until the next."""
+        if self._idle is None:
+            self._idle = (usage, queues)
 
     def _add_spell(self, spell: _Spell, end_ns: int) -> None:
-        if spell.start_ns > self._covered_ns:
+        if self._idle and spell.start_ns > self._covered_ns:
             usage, queues = self._idle
-            idle_ns = spell.start_ns - self._covered_ns
             counts = (0, 0, 0, *queues, 0)
+            idle_ns = spell.start_ns - self._covered_ns
             self._spells.append(_Spell(self._covered_ns, [idle_ns], [0], 0, *counts, usage))
+        self._idle = None
         self._spells.append(spell)
         self._covered_ns = end_ns
         if len(self._spells) > _MOST_SPELLS:
@@ -187,10 +188,6 @@ class Recorder:
             self._counts["output_tokens"][index] = seq.num_output_tokens
             self._finished(index, now_ns, seq.finish_reason)
         self._committed_ns = now_ns
-
-    def committed(self, usage: KVUsage, queues: Queues) -> None:
-        """What the tokens taken leave: it holds until the next step begins."""
-        self._idle = (usage, queues)
 
     def _got_token(self, index: int, now_ns: int) -> None:
         before_ns = self._last_token_ns[index]
@@ -263,9 +260,7 @@ def _rows(spells: list[_Spell], block_size: int) -> StepRows:
         running=per_step(columns.running),
         waiting=per_step(columns.waiting),
         preempted=per_step(columns.preempted),
-        usage=decoded_on(
-            usage, before(growth) + growth, (before(begun) + begun) * block_size
-        ),
+        usage=decoded_on(usage, before(growth) + growth, (before(begun) + begun) * block_size),
     )
 
 

@@ -66,7 +66,8 @@ class Replica:
 
     @property
     def _now_ns(self) -> int:
-        return int(self._env.now)  # whole already: every delay is
+        now_ns: int = self._env.now  # whole, as every delay is
+        return now_ns
 
     @property
     def _queues(self) -> tuple[int, int]:
@@ -118,8 +119,8 @@ class Replica:
         """Wait for the end of a step and take its tokens."""
         step, start_ns, queues, token_ids, end = in_flight
         yield end
-        kv, now_ns = self._engine.kv, self._now_ns
-        self._recorder.ran(step, start_ns, now_ns, kv.usage(), queues)
+        now_ns = self._now_ns
+        self._recorder.ran(step, start_ns, now_ns, self._engine.kv.usage(), queues)
         if isinstance(self._engine, ReplayEngine):
             progress = self._engine.commit(step)
             self._recorder.progressed(progress, now_ns)
@@ -128,41 +129,44 @@ class Replica:
             outputs = self._engine.commit(step, token_ids)
             self._recorder.handed_out(outputs, now_ns)
             ended = [output.request_id for output in outputs if output.finished]
-        self._recorder.committed(kv.usage(), self._queues)
-        yield from self._answer(ended)
+        if self._answer(ended):
+            yield _Late(self._env, 0)
 
     def _sleep_through(self, engine: ReplayEngine) -> Process:
         """Let the same sequences decode as long as nothing else is to be done."""
         while num_steps := engine.steps_ahead():
             start_ns, queues, num_seqs = self._now_ns, self._queues, engine.num_decodes
-            times_ns = self._latency.decode_times_ns(
+            durations_ns = self._latency.decode_times_ns(
                 num_seqs, engine.decode_context_tokens, num_steps
-            )
-            ends_ns = list(accumulate(times_ns.tolist(), initial=start_ns))[1:]
+            ).tolist()
             self._is_asleep = True
             try:
-                yield _Late(self._env, ends_ns[-1] - start_ns)
+                yield _Late(self._env, sum(durations_ns))
                 self._is_asleep = False
             except simpy.Interrupt:  # by an arrival: the step in flight is the last
+                ends_ns = list(accumulate(durations_ns, initial=start_ns))[1:]
                 num_steps = bisect_left(ends_ns, self._now_ns) + 1
-                del ends_ns[num_steps:]
-                yield _Late(self._env, ends_ns[-1] - self._now_ns)
+                del durations_ns[num_steps:]
+                yield _Late(self._env, ends_ns[num_steps - 1] - self._now_ns)
+            usage = engine.kv.usage()
             begun, ended = engine.advance(num_steps)
-            self._recorder.decoded(start_ns, ends_ns, num_seqs, begun, queues)
+            self._recorder.decoded(start_ns, durations_ns, num_seqs, begun, usage, queues)
             self._recorder.ended(ended, self._now_ns)
-            self._recorder.committed(engine.kv.usage(), self._queues)
-            yield from self._answer([seq.request.request_id for seq in ended])
+            if self._answer([seq.request.request_id for seq in ended]):
+                yield _Late(self._env, 0)
 
-    def _answer(self, request_ids: list[RequestId]) -> Process:
-        """Tell whoever waits for these requests; what they send at once comes before the next step."""
+    def _answer(self, request_ids: list[RequestId]) -> bool:
+        """Tell whoever waits for these requests; whether anybody does.
+
+        What they send at this instant comes before the next step.
+        """
         is_heard = False
         for request_id in request_ids:
             del self._arrival_ns[request_id]
             if request_id in self._answered:
                 self._answered.pop(request_id).succeed()
                 is_heard = True
-        if is_heard:
-            yield _Late(self._env, 0)
+        return is_heard
 
     def _wait_for_company(self) -> Process:
         """Until the next arrival, or until a batch has waited long enough for company."""
@@ -175,6 +179,7 @@ class Replica:
                 self._engine.close_batch()
                 return
             call = _Late(self._env, left_ns)
+        self._recorder.idles(self._engine.kv.usage(), self._queues)
         self._is_asleep = True
         try:
             yield call

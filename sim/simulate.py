@@ -38,17 +38,15 @@ def serve(
     on_progress: Callable[[float], None] = lambda _: None,
     *,
     stepwise: bool = False,
+    env: simpy.Environment | None = None,
 ) -> Records:
-    """Serve a workload that is there already; see `simulate`."""
+    """Serve a workload that is there already, in an environment of one's own; see `simulate`."""
     config = scenario.engine_config(system)
     engine = build_engine(scenario, config, workload, stepwise=stepwise)
     recorder = Recorder(
-        len(workload),
-        engine.kv.usage(),
-        config.block_size,
-        lambda done: on_progress(done / len(workload)),
+        len(workload), config.block_size, lambda done: on_progress(done / len(workload))
     )
-    env = simpy.Environment()
+    env = env or simpy.Environment()
     replica = Replica(env, engine, build_latency(scenario), recorder)
     _send(env, replica, workload)
     env.run()

@@ -70,7 +70,9 @@ class StepTable:
         names = ("start_ns", *_SUMMED, *_AVERAGED)
         if not parts:
             return pd.DataFrame({name: np.zeros(0, np.int64) for name in names})
-        return pd.DataFrame({name: np.concatenate([part[name] for part in parts]) for name in names})
+        return pd.DataFrame(
+            {name: np.concatenate([part[name] for part in parts]) for name in names}
+        )
 
 
 def _merged(rows: _Columns, num_rows: int) -> _Columns:

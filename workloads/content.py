@@ -107,6 +107,10 @@ class SegmentPrompt:
                 segment += 1
         return runs
 
+    def first_answer_block(self, block_size: int) -> int:
+        """The first block that holds nothing but the answer: all from there on are of one run."""
+        return -(-len(self) // block_size)
+
     def _segment_at(self, position: int) -> int:
         return bisect_right(self._starts, position) - 1
 

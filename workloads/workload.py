@@ -1,5 +1,6 @@
 """`Workload`: all requests of a run, as columns."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,8 +56,12 @@ class Workload:
     def __len__(self) -> int:
         return len(self.prompt_tokens)
 
-    def prompt(self, i: int) -> SegmentPrompt:
+    def prompt(self, i: int) -> "WorkloadPrompt":
         """The prompt of request i, from 0 to len - 1."""
+        return WorkloadPrompt(self, i)
+
+    def segments(self, i: int) -> SegmentPrompt:
+        """The segments that make up the prompt of request i, followed by its answer."""
         first, stop = self.segment_offsets[i], self.segment_offsets[i + 1]
         ids, lengths = self.segment_ids[first:stop], self.segment_tokens[first:stop]
         segments = list(zip(ids.tolist(), lengths.tolist(), strict=True))
@@ -92,3 +97,37 @@ class Workload:
         tokens_before = np.concatenate(([0], np.cumsum(self.segment_tokens)))
         if not np.array_equal(np.diff(tokens_before[offsets]), self.prompt_tokens):
             raise WorkloadError("prompt_tokens: expected the sum of each request's segment_tokens")
+
+
+class WorkloadPrompt:
+    """The prompt of one request of a workload. What it holds is looked up when it is asked for."""
+
+    __slots__ = ("_num_tokens", "_number", "_segments", "_workload")
+
+    def __init__(self, workload: Workload, number: int) -> None:
+        self._workload = workload
+        self._number = number
+        self._num_tokens = int(workload.prompt_tokens[number])
+        self._segments: SegmentPrompt | None = None
+
+    def __len__(self) -> int:
+        return self._num_tokens
+
+    def _content(self) -> SegmentPrompt:
+        if self._segments is None:
+            self._segments = self._workload.segments(self._number)
+        return self._segments
+
+    def token_ids(self, start: int, stop: int) -> list[int]:
+        """See SegmentPrompt."""
+        return self._content().token_ids(start, stop)
+
+    def block_runs(
+        self, block_size: int, first: int, stop: int, output_token_ids: list[int]
+    ) -> list[tuple[Hashable, int, int]]:
+        """See SegmentPrompt."""
+        return self._content().block_runs(block_size, first, stop, output_token_ids)
+
+    def first_answer_block(self, block_size: int) -> int:
+        """See SegmentPrompt."""
+        return self._content().first_answer_block(block_size)

@@ -11,6 +11,8 @@ from engine.scheduler import Step
 # One number of tokens (or seconds), or one for each of a run of steps.
 Quantity = TypeVar("Quantity", float, npt.NDArray[np.float64])
 
+_FEW_STEPS = 16  # up to here numbers are faster than arrays
+
 
 class LatencyModel(Protocol):
     """Durations in whole nanoseconds, at least 1: a step of no length would stall the clock.
@@ -49,6 +51,10 @@ class FormulaLatency(ABC):
         self, num_seqs: int, context_tokens: int, num_steps: int
     ) -> npt.NDArray[np.int64]:
         """See LatencyModel."""
+        if num_steps <= _FEW_STEPS:
+            contexts_few = range(context_tokens, context_tokens + num_seqs * num_steps, num_seqs)
+            few = [self.seconds(num_seqs, float(context), []) * 1e9 for context in contexts_few]
+            return np.array([max(round(time_ns), 1) for time_ns in few], np.int64)
         contexts = context_tokens + num_seqs * np.arange(num_steps, dtype=np.float64)
         times = np.rint(self.seconds(num_seqs, contexts, []) * 1e9)
         return np.maximum(times, 1).astype(np.int64)

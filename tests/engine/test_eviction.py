@@ -3,6 +3,7 @@
 import copy
 import pickle
 import random
+from collections import Counter
 
 import pytest
 
@@ -61,6 +62,12 @@ class NaivePool:
         end = [block_id for block_id in released if block_id in self.published]
         self.free = front + self.free + end
 
+    def num_published(self, table: list[int]) -> int:
+        """How many blocks at the head of a table have content; no other has."""
+        is_published = [block_id in self.published for block_id in table]
+        assert is_published == sorted(is_published, reverse=True)
+        return sum(is_published)
+
     def drained(self) -> tuple[list[int], list[int]]:
         """What a copy hands out until nothing is left."""
         return copy.deepcopy(self).allocate(len(self.free))
@@ -77,22 +84,22 @@ def test_random_walk_evicts_like_a_plain_list(seed, eviction):
         if pool.tables and rng.random() < 0.5:
             table = rng.choice(pool.tables)
             pool.published |= set(table[: rng.randint(0, len(table))])
-            allocator.free(table, keep=set(pool.published))
+            allocator.free(table, num_kept=pool.num_published(table))
             pool.release(table)
         else:
             shared = sorted(pool.published)[: rng.choice([0, 1, 1, 2, 5])]
+            allocator.share(shared)
             for block_id in shared:
-                allocator.share(block_id)
                 pool.share(block_id)
             num_new = rng.randint(0, max(len(pool.free) // 2, 1)) if pool.free else 0
             taken, evicted = pool.allocate(num_new)
             assert allocator.allocate(num_new) == (taken, evicted)
             pool.tables.append(shared + taken)
-        allocator.check()
+        allocator.check(Counter(block_id for table in pool.tables for block_id in table))
         assert allocator.num_free == len(pool.free)
         cached = set(pool.free) & pool.published
         assert allocator.num_cached == len(cached)
-        assert {b for b in range(num_blocks) if allocator.is_cached(b)} == cached
+        assert {b for b in range(num_blocks) if allocator.num_cached_of([b])} == cached
         # The whole order shows in how a copy hands the blocks out.
         assert copy.deepcopy(allocator).allocate(len(pool.free)) == pool.drained()
 
@@ -102,8 +109,8 @@ def test_lru_is_what_an_allocator_does_unless_told_otherwise():
     for allocator in (BlockAllocator(3), BlockAllocator(3, "lru")):
         for _ in range(3):
             allocator.allocate(1)
-        allocator.free([1], keep={0, 1, 2})
-        allocator.free([0, 2], keep={0, 1, 2})
+        allocator.free([1], num_kept=1)
+        allocator.free([0, 2], num_kept=2)
         assert allocator.allocate(3) == ([1, 2, 0], [1, 2, 0])
     assert EngineConfig().eviction == "lru"
 
@@ -114,13 +121,12 @@ def cached_three(eviction: str) -> BlockAllocator:
     Hits since they were filled: 0 and 1 two each, 2 one.
     """
     allocator = BlockAllocator(3, eviction)
-    everything = {0, 1, 2}
     for _ in range(3):
         (block_id,), _ = allocator.allocate(1)
-        allocator.free([block_id], keep=everything)
+        allocator.free([block_id], num_kept=1)
     for block_id in (1, 1, 0, 0, 2):
-        allocator.share(block_id)
-        allocator.free([block_id], keep=everything)
+        allocator.share([block_id])
+        allocator.free([block_id], num_kept=1)
     return allocator
 
 
@@ -137,14 +143,14 @@ def test_lfu_forgets_the_hits_of_the_content_that_is_gone():
     last."""
     allocator = cached_three("lfu")
     assert allocator.allocate(1) == ([2], [2])
-    allocator.free([2], keep={0, 1, 2})
+    allocator.free([2], num_kept=1)
     assert allocator.allocate(3) == ([2, 1, 0], [2, 1, 0])
 
 
 def test_fifo_counts_from_the_last_filling():
     allocator = cached_three("fifo")
     assert allocator.allocate(1) == ([0], [0])
-    allocator.free([0], keep={0, 1, 2})
+    allocator.free([0], num_kept=1)
     assert allocator.allocate(3) == ([1, 2, 0], [1, 2, 0])
 
 
@@ -152,8 +158,10 @@ def test_fifo_counts_from_the_last_filling():
 def test_blocks_without_content_go_before_any_with(eviction):
     """Of four blocks 0 and 2 keep content; 1, then 3, which was never used, go first."""
     allocator = BlockAllocator(4, eviction)
-    table, _ = allocator.allocate(3)
-    allocator.free(table, keep={0, 2})
+    allocator.allocate(3)
+    allocator.free([0], num_kept=1)
+    allocator.free([1], num_kept=0)
+    allocator.free([2], num_kept=1)
     assert allocator.allocate(2) == ([1, 3], [])
 
 
@@ -161,8 +169,8 @@ def test_blocks_without_content_go_before_any_with(eviction):
 def test_block_that_is_held_again_is_not_evicted(eviction):
     allocator = BlockAllocator(3, eviction)
     table, _ = allocator.allocate(3)
-    allocator.free(table, keep={0, 1, 2})
-    allocator.share(1)
+    allocator.free(table, num_kept=3)
+    allocator.share([1])
     taken, evicted = allocator.allocate(2)
     assert sorted(taken) == sorted(evicted) == [0, 2]
     with pytest.raises(ValueError, match="1 blocks asked for, 0 are free"):
@@ -176,14 +184,13 @@ def test_hits_while_others_hold_the_block_count(eviction):
     Released 0, then 1: lru and fifo take 0 first, lfu takes 1.
     """
     allocator = BlockAllocator(2, eviction)
-    kept = {0, 1}
     allocator.allocate(1)
     allocator.allocate(1)
     for block_id, num_hits in ((0, 3), (1, 2)):
         for _ in range(num_hits):
-            allocator.share(block_id)
+            allocator.share([block_id])
         for _ in range(num_hits + 1):
-            allocator.free([block_id], keep=kept)
+            allocator.free([block_id], num_kept=1)
     assert allocator.allocate(1)[0] == ([1] if eviction == "lfu" else [0])
 
 
@@ -191,11 +198,10 @@ def size_after(eviction: str, num_rounds: int) -> int:
     """Bytes of an allocator of two blocks that have been hit and released so many times."""
     allocator = BlockAllocator(2, eviction)
     table, _ = allocator.allocate(2)
-    allocator.free(table, keep={0, 1})
+    allocator.free(table, num_kept=2)
     for _ in range(num_rounds):
-        allocator.share(0)
-        allocator.share(1)
-        allocator.free(table, keep={0, 1})
+        allocator.share(table)
+        allocator.free(table, num_kept=2)
     return len(pickle.dumps(allocator))
 
 

@@ -27,6 +27,12 @@ def sequence(prompt: list[int], *, block_size: int = BLOCK_SIZE) -> Sequence:
     return Sequence(Request("r", TokenPrompt(prompt), 100), block_size, 1000)
 
 
+def say(seq: Sequence, token_ids: list[int]) -> None:
+    """Output tokens have come."""
+    seq.output_token_ids += token_ids
+    seq.num_output_tokens += len(token_ids)
+
+
 def tokens(num_tokens: int, first: int = 0) -> list[int]:
     return list(range(first, first + num_tokens))
 
@@ -188,7 +194,7 @@ def test_generated_tokens_are_shared_too():
     kv = manager(10)
     seq = sequence([1, 2, 3])
     admit(kv, seq)
-    seq.output_token_ids += [4, 5, 6, 7, 8]
+    say(seq, [4, 5, 6, 7, 8])
     kv.grow(seq, 5)
     kv.publish(seq, seq.num_computed_tokens)
     assert kv.cached_prefix(sequence(tokens(9, first=1))) == [0, 1]
@@ -420,7 +426,7 @@ class Walk:
         seq = self.rng.choice(self.running)
         num_tokens = self.rng.randint(1, 7)
         num_unknown = max(seq.num_computed_tokens + num_tokens - seq.num_tokens, 0)
-        seq.output_token_ids += self.rng.choices([1, 2], k=num_unknown)
+        say(seq, self.rng.choices([1, 2], k=num_unknown))
         num_held = len(seq.block_table.block_ids)
         before = state(self.kv, self.running, self.retired)
         if self.kv.grow(seq, num_tokens):

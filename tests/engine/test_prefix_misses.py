@@ -260,19 +260,23 @@ def test_static_batches_count_too(caching_world):
 
 
 class NaiveMemory:
-    """Whole token prefixes: which blocks hold them, and the last evictions, one for each block."""
+    """Whole token prefixes: which blocks hold them, and the last evictions, one for each block.
+
+    An eviction that leaves another block with the same prefix counts, but for no prefix.
+    """
 
     def __init__(self, num_blocks: int) -> None:
         self.num_blocks = num_blocks
         self.prefix_of: dict[int, tuple[int, ...]] = {}
-        self.evictions: list[tuple[tuple[int, ...], int]] = []
+        self.evictions: list[tuple[tuple[int, ...] | None, int]] = []
 
     def lose(self, block_ids: list[int], step: int) -> None:
         """Blocks are taken for something else, in this order."""
         for block_id in block_ids:
             prefix = self.prefix_of.pop(block_id, None)
-            if prefix is not None and prefix not in self.prefix_of.values():
-                self.evictions.append((prefix, step))
+            if prefix is not None:
+                is_gone = prefix not in self.prefix_of.values()
+                self.evictions.append((prefix if is_gone else None, step))
 
     def publish(self, block_ids: list[int], tokens: list[int]) -> None:
         for number in range(len(tokens) // BLOCK_SIZE):
@@ -282,7 +286,8 @@ class NaiveMemory:
     def reasons(self, tokens: list[int]) -> tuple[int, list[int | None], int]:
         """Blocks hit; for each that could be but is not, the step that is to blame, None unseen;
         how many of these are behind an evicted one but there."""
-        remembered = dict(self.evictions[-self.num_blocks :])  # of each prefix the last
+        last = self.evictions[-self.num_blocks :]
+        remembered = {prefix: step for prefix, step in last if prefix is not None}
         held = set(self.prefix_of.values())
         seen = held | set(remembered)
         known = {prefix[:stop] for prefix in seen for stop in range(len(prefix) + 1)}

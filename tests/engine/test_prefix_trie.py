@@ -44,7 +44,8 @@ class TrieModel:
         self.now = 0
         self.num_remembered = num_remembered
         self.path_of: dict[int, Path] = {}  # of the blocks published, the first one first
-        self.evictions: list[tuple[Path, int]] = []  # (path, step), oldest first
+        # (path, step), oldest first; None: another block holds the path still
+        self.evictions: list[tuple[Path | None, int]] = []
         self.num_cleared: dict[Path, int] = {}  # evictions there were when it came back last
 
     def insert(self, block_ids: list[int], runs: list[BlockRun], after: int | None) -> None:
@@ -56,8 +57,8 @@ class TrieModel:
     def remove(self, block_ids: list[int]) -> None:
         for block_id in block_ids:
             path = self.path_of.pop(block_id)
-            if path not in self.path_of.values():
-                self.evictions.append((path, self.now))
+            is_gone = path not in self.path_of.values()
+            self.evictions.append((path if is_gone else None, self.now))
 
     def withdraw(self, block_ids: list[int]) -> None:
         for block_id in block_ids:
@@ -78,7 +79,7 @@ class TrieModel:
         return {
             path: step
             for number, (path, step) in enumerate(self.evictions)
-            if number >= max(first, self.num_cleared[path])
+            if path is not None and number >= max(first, self.num_cleared[path])
         }
 
     def missed(self, runs: list[BlockRun], num_hits: int) -> tuple[int, list[int]]:

@@ -231,7 +231,7 @@ def test_chunk_that_is_taken_out_leaves_the_others_in_their_order():
         Sequence(Request(i, TokenPrompt(list(range(size))), 9), 2, 32)
         for i, size in enumerate((3, 5, 4, 1))
     ]
-    seqs[3].append(7)
+    seqs[3].num_output_tokens = 1
     step = Step(0)
     samples = [
         step.add(seq, start, n)

@@ -120,6 +120,12 @@ def waiting_sequence(request_id: int, **settings: int) -> Sequence:
     return Sequence(Request(request_id, TokenPrompt([1, 2, 3]), 16, **settings), 4, 64)
 
 
+def say(seq: Sequence, token_ids: list[int]) -> None:
+    """Output tokens have come."""
+    seq.output_token_ids += token_ids
+    seq.num_output_tokens += len(token_ids)
+
+
 def step_of(*chunks: tuple[Sequence, int, int]) -> Step:
     step = Step(index=0)
     for seq, start, num_tokens in chunks:
@@ -132,7 +138,7 @@ def test_replay_hands_out_the_record_then_eos() -> None:
     runner = ReplayRunner({7: [65, 66, 67]})
 
     for _ in range(3):
-        seq.output_token_ids += runner.run(step_of((seq, seq.num_tokens - 1, 1)))
+        say(seq, runner.run(step_of((seq, seq.num_tokens - 1, 1))))
 
     assert seq.output_token_ids == [65, 66, EOS]
 
@@ -146,7 +152,7 @@ def test_replay_ends_with_the_stop_token_of_the_request() -> None:
 def test_replay_answers_only_chunks_that_sample() -> None:
     """Request 0 is in the middle of its prompt; 2 resumes after a preemption, its output kept."""
     first, second, resumed = (waiting_sequence(request_id) for request_id in range(3))
-    resumed.output_token_ids = [30, 31]
+    say(resumed, [30, 31])
     runner = ReplayRunner({0: [10, 11], 1: [20, 21], 2: [30, 31, 32, 33]})
 
     step = step_of((first, 0, 2), (resumed, 0, 5), (second, 2, 1))
@@ -163,5 +169,5 @@ def test_scripted_length_ends_where_it_is_told() -> None:
 
     step = step_of((other, 0, 2), (seq, 0, 3))
     assert runner.run(step) == [65]
-    seq.output_token_ids.append(65)
+    say(seq, [65])
     assert runner.run(step_of((seq, 3, 1), (other, 2, 1))) == [EOS, EOS]

@@ -283,6 +283,7 @@ def test_toy_lm_runner_continues_as_the_dense_model_would() -> None:
         sampled = [chunk.seq for chunk in step.chunks if chunk.samples]
         for seq, token in zip(sampled, runner.run(step), strict=True):
             seq.output_token_ids.append(token)
+            seq.num_output_tokens += 1
 
     for seq in seqs:
         logits = dense_logits(MODEL, seq)[seq.num_prompt_tokens - 1 : -1, :EOS]

@@ -8,10 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import simpy
 
-from engine import Engine, EngineConfig, ReplayRunner, Request, Runner, SamplingParams
+from engine import (
+    Engine,
+    EngineConfig,
+    ReplayEngine,
+    ReplayRunner,
+    Request,
+    Runner,
+    SamplingParams,
+)
 from sim.clients import closed_loop_user, open_loop
 from sim.latency.linear import LinearLatency
 from sim.latency.model import LatencyModel
@@ -89,15 +98,30 @@ def serve_workload(
     runner: Runner | None = None,
     **settings: Any,
 ) -> Records:
-    """Serve every request with one engine to the end, by default in steps of 10 ms."""
+    """Serve every request with one engine to the end, by default in steps of 10 ms.
+
+    Without a runner it is done twice, by an engine that hands out every answer step by step and by
+    one that takes many steps at once: what they leave is the same.
+    """
     small: dict[str, Any] = {"block_size": 4, "num_blocks": 64, "max_model_len": 64}
     config = EngineConfig(**(small | settings))
-    if runner is None:
-        runner = ReplayRunner({i: workload.answer(i) for i in range(len(workload))})
-    engine = Engine(config, runner, with_text=False)
-    recorder = Recorder(len(workload), engine.kv.usage(), lambda _: None)
+    latency = latency or LinearLatency(step_s=0.01)
+    if runner is not None:
+        return served(workload, Engine(config, runner, with_text=False), latency)
+    answers = {i: workload.answer(i) for i in range(len(workload))}
+    stepwise = served(workload, Engine(config, ReplayRunner(answers), with_text=False), latency)
+    records = served(
+        workload, ReplayEngine(config, workload.output_tokens.tolist().__getitem__), latency
+    )
+    assert_equal(records, stepwise)
+    return records
+
+
+def served(workload: Workload, engine: Engine | ReplayEngine, latency: LatencyModel) -> Records:
+    """What comes of a workload that an engine serves to the end."""
+    recorder = Recorder(len(workload), engine.config.block_size, lambda _: None)
     env = simpy.Environment()
-    replica = Replica(env, engine, latency or LinearLatency(step_s=0.01), recorder)
+    replica = Replica(env, engine, latency, recorder)
 
     def make_request(i: int) -> Request:
         limit = int(workload.max_new_tokens[i])
@@ -113,6 +137,17 @@ def serve_workload(
     env.run()
     engine.check()
     return recorder.records(workload.prompt_tokens, workload.notes)
+
+
+def assert_equal(records: Records, others: Records) -> None:
+    """Every fact in them is the same."""
+    pd.testing.assert_frame_equal(records.requests, others.requests)
+    pd.testing.assert_frame_equal(records.steps, others.steps)
+    for name in ("itl_ns", "evicted_for_ns"):
+        for column, other in zip(getattr(records, name), getattr(others, name), strict=True):
+            assert column.tolist() == other.tolist(), name
+    for name in ("slot_ns", "notes", "first_refusal"):
+        assert getattr(records, name) == getattr(others, name)
 
 
 class Command:
@@ -158,6 +193,12 @@ def new_workload() -> Callable[..., Workload]:
 def serve() -> Callable[..., Records]:
     """Serves a Workload: `serve(workload, max_num_seqs=1)`."""
     return serve_workload
+
+
+@pytest.fixture(scope="session")
+def assert_equal_records() -> Callable[[Records, Records], None]:
+    """Compares two Records fact by fact."""
+    return assert_equal
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import workloads as w
-from engine import Engine, Request, SamplingParams
-from sim.build import build_runner, build_workload
+from engine import Engine, ReplayEngine, Request, SamplingParams
+from sim.build import build_engine, build_workload
 from sim.simulate import simulate
 
 SEED = 3
@@ -120,7 +120,7 @@ def tokens_of(scenario) -> list[int]:
     """What the scenario's runner says to its first request."""
     workload = build_workload(scenario)
     config = scenario.engine_config("default")
-    engine = Engine(config, build_runner(scenario, config, workload), with_text=False)
+    engine = build_engine(scenario, config, workload, stepwise=True)
     sampling = SamplingParams(ignore_eos=True)
     engine.add_request(Request(0, workload.prompt(0), int(workload.max_new_tokens[0]), sampling))
     return [output.token_id for output in engine.stream(0)]
@@ -141,6 +141,15 @@ def test_replay_hands_out_the_answers_of_the_workload(new_scenario):
     scenario = new_scenario(runner="replay")
     answer = list(build_workload(scenario).answer(0))
     assert tokens_of(scenario)[:-1] == answer[:-1]
+
+
+def test_only_tokens_that_need_not_be_computed_are_taken_many_at_once(new_scenario):
+    classes = []
+    for runner, stepwise in (("replay", False), ("replay", True), ("toy-lm", False)):
+        scenario = new_scenario(runner=runner)
+        config, workload = scenario.engine_config("default"), build_workload(scenario)
+        classes.append(type(build_engine(scenario, config, workload, stepwise=stepwise)))
+    assert classes == [ReplayEngine, Engine, Engine]
 
 
 def test_simulated_users_think(new_scenario):

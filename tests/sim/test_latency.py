@@ -17,7 +17,10 @@ Shape = tuple[int, int, list[tuple[int, int]]]  # decodes, their contexts, (toke
 
 
 def step_of(num_decodes: int = 0, context: int = 0, prefills: list | None = None) -> Step:
-    return Step(0, num_decodes=num_decodes, decode_context_tokens=context, prefills=prefills or [])
+    step = Step(0)
+    step.add_decodes(num_decodes, context)
+    step.prefills += prefills or []
+    return step
 
 
 LINEAR = LinearLatency(

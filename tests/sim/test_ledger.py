@@ -2,11 +2,12 @@
 
 import random
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from engine.kv_manager import KVUsage
-from sim.ledger import LedgerIntegral
+from sim.ledger import LedgerIntegral, UsageArrays, decoded_on
 from sim.records import Records
 from sim.simulate import simulate
 
@@ -163,9 +164,10 @@ def test_stamps_are_ends_and_starts_of_steps(records):
 
 def test_gaps_between_tokens_add_up_to_the_decoding_times(records):
     done = finished(records)
-    assert records.itl_ns.total() == (done["output_tokens"] - 1).sum()
+    gaps_ns, counts = records.itl_ns
+    assert counts.sum() == (done["output_tokens"] - 1).sum()
     decoding_ns = (done["finished_ns"] - done["first_token_ns"]).sum()
-    assert sum(gap * count for gap, count in records.itl_ns.items()) == decoding_ns
+    assert gaps_ns @ counts == decoding_ns
 
 
 def test_every_token_was_computed_once_unless_preempted(run):
@@ -190,7 +192,8 @@ def test_every_token_asked_of_the_prefix_cache_is_a_hit_or_a_miss_for_one_reason
     assert (done[answers].sum(axis=1) == done["queried_tokens"]).all()
     expected = done["prompt_tokens"] if config.enable_prefix_caching else 0
     assert (done["queried_tokens"] == expected).all()
-    assert records.evicted_for_ns.total() * config.block_size == done["evicted_tokens"].sum()
+    _, counts = records.evicted_for_ns
+    assert counts.sum() * config.block_size == done["evicted_tokens"].sum()
 
 
 def test_preemptions_of_steps_are_those_of_requests(records):
@@ -236,9 +239,68 @@ def test_random_scenarios_come_to_everything(new_scenario):
     }
 
 
+def usage_arrays(**classes: list[int]) -> UsageArrays:
+    """The classes that are not given are 0."""
+    num_steps = len(next(iter(classes.values())))
+    columns = dict.fromkeys(UsageArrays._fields, [0] * num_steps) | classes
+    return UsageArrays(**{name: np.array(column, np.int64) for name, column in columns.items()})
+
+
 def test_integral_by_hand():
-    """8 free for 10 ns; then 3 live for 15 ns; then 1 live for 1 ns."""
+    """8 free for 10 ns; then 3 live for 15 ns; then, handed in later, 1 live for 1 ns."""
     integral = LedgerIntegral()
-    for live, duration_ns in [(0, 10), (3, 15), (1, 1)]:
-        integral.add(KVUsage(live, 0, 0, 0, 0, 0, 8 - live), duration_ns)
+    integral.add(usage_arrays(live=[0, 3], free=[8, 5]), np.array([10, 15]))
+    integral.add(usage_arrays(live=[1], free=[7]), np.array([1]))
     assert integral.slot_ns == KVUsage(3 * 15 + 1, 0, 0, 0, 0, 0, 8 * 10 + 5 * 15 + 7)
+
+
+@pytest.mark.parametrize("most", [2**20, 2**31, 2**32, 2**40, 2**62])
+def test_integral_is_exact_beyond_64_bits(most):
+    """Slots and nanoseconds of any size, against Python's whole numbers."""
+    rng = random.Random(most)
+    for num_rows in (1, 2, 3, 50):
+        slots, durations = ([rng.randint(0, most) for _ in range(num_rows)] for _ in range(2))
+        integral = LedgerIntegral()
+        for _ in range(2):
+            integral.add(usage_arrays(live=slots), np.array(durations))
+        expected = 2 * sum(n * ns for n, ns in zip(slots, durations, strict=True))
+        assert integral.slot_ns == KVUsage(expected, 0, 0, 0, 0, 0, 0)
+
+
+def test_integral_just_within_and_just_beyond_64_bits():
+    """2**31 x 2**31 twice is 2**63, one more than the largest; so is the sum of many."""
+    for slots, durations in (
+        ([2**31] * 2, [2**31] * 2),
+        ([2**31], [2**32 - 1]),
+        ([2**21] * 4096, [2**30] * 4096),
+    ):
+        integral = LedgerIntegral()
+        integral.add(usage_arrays(free=slots), np.array(durations))
+        assert integral.slot_ns.free == slots[0] * durations[0] * len(slots)
+
+
+def test_ledger_while_sequences_decode_takes_empty_blocks_before_cached_ones():
+    """Blocks of 4: three sequences fill 3, then 6, then 9 slots and begin 1, 3 and 5 blocks.
+
+    Of the 20 slots free at first 8 are empty; the third block begun takes the first cached one.
+    """
+    before = usage_arrays(live=[30] * 3, tail=[6] * 3, cached=[12] * 3, free=[8] * 3)
+    after = decoded_on(before, np.array([3, 6, 9]), np.array([4, 12, 20]))
+    expected = usage_arrays(live=[33, 36, 39], tail=[7, 12, 17], cached=[12, 8, 0], free=[4, 0, 0])
+    assert np.array_equal(after, expected)
+
+
+def test_ledger_while_static_rows_decode_takes_reserved_blocks():
+    """Two rows hold 8 slots for what may come, and begin 0, 1 and 2 blocks of 4."""
+    before = usage_arrays(
+        live=[10] * 3, tail=[2] * 3, reserved=[8] * 3, over_reserved=[4] * 3, free=[16] * 3
+    )
+    after = decoded_on(before, np.array([2, 4, 6]), np.array([0, 4, 8]))
+    expected = usage_arrays(
+        live=[12, 14, 16],
+        tail=[0, 2, 4],
+        reserved=[8, 4, 0],
+        over_reserved=[4] * 3,
+        free=[16] * 3,
+    )
+    assert np.array_equal(after, expected)

@@ -1,7 +1,6 @@
 """Metrics of records made by hand, and percentiles against counting."""
 
 import random
-from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -10,10 +9,15 @@ import pytest
 
 from engine.kv_manager import KVUsage
 from sim.metrics import half_width_95, percentile, summarise
-from sim.records import Records
+from sim.records import Distribution, Records
 
 MS = 1_000_000
 PREFIX = ("queried", "cached", "partial", "unseen", "evicted")
+
+
+def distribution(counts: dict[int, int]) -> Distribution:
+    values = sorted(counts)
+    return np.array(values, np.int64), np.array([counts[value] for value in values], np.int64)
 
 
 def hand_made(rows: list[tuple], **changed: Any) -> Records:
@@ -28,9 +32,9 @@ def hand_made(rows: list[tuple], **changed: Any) -> Records:
     for name in time_names:
         requests[name] = requests[name].astype("Int64") * MS
     nothing = {
-        "steps": pd.DataFrame({"decodes": [], "prefill_tokens": []}),
-        "itl_ns": Counter(),
-        "evicted_for_ns": Counter(),
+        "steps": pd.DataFrame({"steps": []}),
+        "itl_ns": distribution({}),
+        "evicted_for_ns": distribution({}),
         "slot_ns": KVUsage(0, 0, 0, 0, 0, 0, 0),
     }
     return Records(requests=requests, **nothing | changed)
@@ -46,12 +50,12 @@ def summary():
             (60, 200, 500, 1000, 10, 3, 0, "stop", (10, 8, 2, 0, 0)),
             (70, None, None, None, 99, 0, 0, "refused", (0, 0, 0, 0, 0)),
         ],
-        itl_ns=Counter({50 * MS: 1, 100 * MS: 1, 150 * MS: 1, 250 * MS: 2}),
-        evicted_for_ns=Counter({100 * MS: 3, 500 * MS: 1}),
+        itl_ns=distribution({50 * MS: 1, 100 * MS: 1, 150 * MS: 1, 250 * MS: 2}),
+        evicted_for_ns=distribution({100 * MS: 3, 500 * MS: 1}),
         slot_ns=KVUsage(
             live=300, tail=100, reserved=60, over_reserved=40, cached=200, unusable=0, free=300
         ),
-        steps=pd.DataFrame({"decodes": [0, 0, 2, 1, 0], "prefill_tokens": [30, 0, 0, 10, 0]}),
+        steps=pd.DataFrame({"steps": [1, 0, 1, 1, 0]}),
     )
     return summarise(records)
 

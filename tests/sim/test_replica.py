@@ -13,7 +13,7 @@ from engine import Engine, EngineConfig, ReplayRunner, Request, TokenPrompt
 from sim.latency.linear import LinearLatency
 from sim.metrics import summarise
 from sim.recorder import Recorder
-from sim.records import Records
+from sim.records import Distribution, Records
 from sim.replica import Replica
 from workloads import ClosedLoop
 
@@ -35,6 +35,12 @@ def steps(records: Records) -> list[tuple[float, ...]]:
         (start / MS, duration / MS, *counts)
         for start, duration, *counts in records.steps[columns].itertuples(index=False)
     ]
+
+
+def counted(distribution: Distribution) -> dict[int, int]:
+    """value: how often it came."""
+    values, counts = distribution
+    return dict(zip(values.tolist(), counts.tolist(), strict=True))
 
 
 def test_request_alone(new_workload, serve):
@@ -141,7 +147,7 @@ def test_preempted_request_is_computed_again(new_workload, serve):
         (80, 10, 1, 0, 1, 0),
     ]
     assert records.steps["preempted"].tolist() == [0, 1, 0, 0, 0, 0, 0, 0, 0]
-    assert records.itl_ns == {10 * MS: 7, 50 * MS: 1}
+    assert counted(records.itl_ns) == {10 * MS: 7, 50 * MS: 1}
 
 
 def lookups(records: Records) -> list[list[int]]:
@@ -180,7 +186,7 @@ def test_prefix_that_was_evicted_is_missed_for_that_reason(new_workload, serve):
     workload = new_workload((9, 1), (9, 1), (9, 1), arrival_ms=[0, 30, 70], content_ids=[7, 8, 7])
     records = serve(workload, enable_prefix_caching=True, num_blocks=3)
     assert lookups(records)[2] == [9, 0, 1, 0, 8]
-    assert records.evicted_for_ns == {40 * MS: 2}
+    assert counted(records.evicted_for_ns) == {40 * MS: 2}
 
 
 def test_refused_request_gets_a_reason_and_delays_nobody(new_workload, serve):
@@ -412,7 +418,7 @@ def test_step_in_which_the_only_chunk_made_room_for_itself_is_followed_at_once()
         block_size=2, num_blocks=4, max_model_len=16, policy="priority", max_wait_s=9.0
     )
     engine = Engine(config, ReplayRunner({0: [1] * 6, 1: [1] * 6}), with_text=False)
-    recorder = Recorder(2, engine.kv.usage(), lambda _: None)
+    recorder = Recorder(2, config.block_size, lambda _: None)
     env = simpy.Environment()
     replica = Replica(env, engine, LinearLatency(step_s=0.001), recorder)
 

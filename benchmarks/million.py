@@ -27,7 +27,7 @@ def main(
     output_factor: Annotated[float, typer.Option(help="Scales the output lengths.")] = 1.0,
     rate: Annotated[float, typer.Option(help="Requests per second.")] = _RATE,
     shared_tokens: Annotated[
-        int, typer.Option(help="Tokens of a system prompt, one of 20, before each prompt.")
+        int, typer.Option(help="Tokens of each prompt that are one of 20 system prompts.")
     ] = 0,
     prefix_caching: Annotated[bool, typer.Option(help="Share equal prefixes.")] = False,
     asynchronous: Annotated[bool, typer.Option(help="Asynchronous scheduling.")] = False,
@@ -80,7 +80,8 @@ def _workload(
     requests: int, rate: float, output_factor: float, shared_tokens: int
 ) -> dict[str, Any]:
     outputs = {"mean": 211 * output_factor, "sigma": 0.86, "max": round(1000 * output_factor)}
-    prompts: dict[str, Any] = {"unique": {"lognormal": {"mean": 1155, "sigma": 0.98, "max": 14050}}}
+    own = {"mean": 1155 - shared_tokens, "sigma": 0.98, "max": 14050 - shared_tokens}
+    prompts: dict[str, Any] = {"unique": {"lognormal": own}}
     if shared_tokens:
         prompts["shared"] = {"groups": 20, "tokens": shared_tokens}
     return {

@@ -1,5 +1,7 @@
 """Hands out the pool's blocks and takes them back: ids, holders, the free queue."""
 
+from collections import Counter
+
 from engine.eviction import KeyOrder, ReleaseOrder
 
 
@@ -18,9 +20,10 @@ class BlockAllocator:
     def __init__(self, num_blocks: int, eviction: str = "lru") -> None:
         self.num_blocks = num_blocks
         self.num_free = num_blocks
-        self._holders_of_shared: dict[int, int] = {}  # of blocks with more than one
+        self._num_more: Counter[int] = Counter()  # holders beyond the first, of shared blocks
         self._empty = list(range(num_blocks - 1, -1, -1))  # the next to be used is last
-        self._cached = _order(eviction)
+        self._cached = _order(num_blocks, eviction)
+        self._counts_use = eviction != "lru"
 
     @property
     def num_cached(self) -> int:
@@ -30,7 +33,7 @@ class BlockAllocator:
     @property
     def num_shared(self) -> int:
         """Blocks with more than one holder."""
-        return len(self._holders_of_shared)
+        return len(self._num_more)
 
     def allocate(self, num_blocks: int) -> tuple[list[int], list[int]]:
         """Take blocks from the head of the free queue, one holder each.
@@ -49,20 +52,20 @@ class BlockAllocator:
         if len(block_ids) < num_blocks:
             evicted = self._cached.pop(num_blocks - len(block_ids))
             block_ids += evicted
-        self._cached.allocated(block_ids)
+        if self._counts_use:
+            self._cached.allocated(block_ids)
         return block_ids, evicted
 
     def share(self, block_ids: list[int]) -> None:
         """Add a holder to blocks with content; cached ones leave the free queue."""
-        holders = self._holders_of_shared
-        for block_id in block_ids:
-            if block_id in holders:
-                holders[block_id] += 1
-            elif self._cached.discard(block_id):
-                self.num_free -= 1
-            else:
-                holders[block_id] = 2
-        self._cached.hit(block_ids)
+        if self._cached.num_of(block_ids):
+            revived = [block_id for block_id in block_ids if self._cached.discard(block_id)]
+            self.num_free -= len(revived)
+            self._num_more.update(set(block_ids).difference(revived))
+        else:
+            self._num_more.update(block_ids)
+        if self._counts_use:
+            self._cached.hit(block_ids)
 
     def num_cached_of(self, block_ids: list[int]) -> int:
         """How many of these blocks are free and keep their content."""
@@ -70,7 +73,7 @@ class BlockAllocator:
 
     def num_holders(self, block_id: int) -> int:
         """Holders of a block that is not free."""
-        return self._holders_of_shared.get(block_id, 1)
+        return 1 + self._num_more[block_id]
 
     def free(self, block_ids: list[int], *, num_kept: int) -> None:
         """Take a holder off each of a table's blocks; the first num_kept keep their content.
@@ -78,29 +81,36 @@ class BlockAllocator:
         Content goes into the queue tail first, so that the head of a sequence is evicted last.
         Empty blocks are used again tail first as well.
         """
-        shared = self._holders_of_shared
-        num_leading = 0  # shared ones at the head, mostly a common prefix
-        while num_leading < len(block_ids) and block_ids[num_leading] in shared:
-            self._let_go(block_ids[num_leading])
+        num_more = self._num_more
+        num_leading = 0  # shared blocks at the head, mostly of a common prefix
+        for block_id in block_ids:
+            if block_id not in num_more:
+                break
+            if num_more[block_id] == 1:
+                del num_more[block_id]
+            else:
+                num_more[block_id] -= 1
             num_leading += 1
         kept = block_ids[num_leading:num_kept]
         emptied = block_ids[max(num_kept, num_leading) :]
-        if not (shared.keys().isdisjoint(kept) and shared.keys().isdisjoint(emptied)):
+        if not (num_more.keys().isdisjoint(kept) and num_more.keys().isdisjoint(emptied)):
             kept = [block_id for block_id in kept if self._let_go(block_id)]
             emptied = [block_id for block_id in emptied if self._let_go(block_id)]
-        kept.reverse()
-        self._cached.add(kept)
+        if kept:
+            kept.reverse()
+            self._cached.add(kept)
         self._empty += emptied
         self.num_free += len(kept) + len(emptied)
 
     def _let_go(self, block_id: int) -> bool:
         """Take a holder off a block; returns whether nobody holds it any more."""
-        holders = self._holders_of_shared
-        if block_id not in holders:
+        num_more = self._num_more.get(block_id)
+        if num_more is None:
             return True
-        holders[block_id] -= 1
-        if holders[block_id] == 1:
-            del holders[block_id]
+        if num_more == 1:
+            del self._num_more[block_id]
+        else:
+            self._num_more[block_id] = num_more - 1
         return False
 
     def check(self, num_holders: dict[int, int]) -> None:
@@ -110,9 +120,9 @@ class BlockAllocator:
         assert len(free) == len(set(free)), "a block is twice in the free queue"
         assert set(free) | set(num_holders) == set(range(self.num_blocks)), "a block is lost"
         assert not set(free) & set(num_holders), "a block is held and free"
-        shared = {block_id: count for block_id, count in num_holders.items() if count > 1}
-        assert self._holders_of_shared == shared, "counts of holders differ from the holders"
+        num_more = {block_id: count - 1 for block_id, count in num_holders.items() if count > 1}
+        assert self._num_more == num_more, "counts of holders differ from the holders"
 
 
-def _order(eviction: str) -> ReleaseOrder | KeyOrder:
-    return ReleaseOrder() if eviction == "lru" else KeyOrder(by_hits=eviction == "lfu")
+def _order(num_blocks: int, eviction: str) -> ReleaseOrder | KeyOrder:
+    return ReleaseOrder(num_blocks) if eviction == "lru" else KeyOrder(by_hits=eviction == "lfu")

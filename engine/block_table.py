@@ -8,14 +8,15 @@ class BlockTable:
     block 2 is the partly filled tail, with two slots empty.
     """
 
-    __slots__ = ("block_ids", "block_size", "is_deferred", "num_published", "num_tokens")
+    __slots__ = ("block_ids", "block_size", "deferred_after", "num_published", "num_tokens")
 
     def __init__(self, block_size: int) -> None:
         self.block_size = block_size
         self.block_ids: list[int] = []
         self.num_tokens = 0  # positions filled: tokens whose K/V is computed, or is by this step
         self.num_published = 0  # leading blocks that the prefix trie knows
-        self.is_deferred = False  # whether more of them are full and published when asked for
+        # The block after which more are full, and published when it makes a difference.
+        self.deferred_after: int | None = None
 
     @property
     def num_slots(self) -> int:

@@ -22,7 +22,8 @@ class ContinuousScheduler(Scheduler):
 
     def __init__(self, config: EngineConfig, kv: KVManager, *, stepwise: bool = True) -> None:
         super().__init__(config, kv, stepwise=stepwise)
-        self._is_stuck = False  # nobody can be admitted until a sequence stops
+        # vLLM takes the share of its own block count, which includes one null block.
+        self._watermark_blocks = int(config.watermark * (config.num_blocks + 1))
         self._limits = Deadlines()  # the step that computes a member's last possible token
 
     def _fill(self, step: Step) -> None:
@@ -114,20 +115,6 @@ class ContinuousScheduler(Scheduler):
         """Put a preempted sequence back into the queue."""
         self.waiting.appendleft(seq)
 
-    def _stop(self, seq: Sequence) -> None:
-        super()._stop(seq)
-        self._is_stuck = False
-
-    def add(self, seq: Sequence) -> None:
-        """Queue a new sequence."""
-        super().add(seq)
-        self._is_stuck = False
-
-    def remove(self, seq: Sequence) -> None:
-        """Take a waiting or running sequence out at once and return its memory."""
-        super().remove(seq)
-        self._is_stuck = False
-
     # --- those that decode, together ---
 
     def _join_decodes(self, seq: Sequence) -> None:
@@ -149,12 +136,12 @@ class ContinuousScheduler(Scheduler):
         assert self.decodes is not None
         budget = self.config.max_num_batched_tokens
         if not self.others:
-            return len(self.decodes) <= budget
+            return self.decodes.size <= budget
         wanted = {seq: num for seq in self.others if (num := min(self._num_wanted(seq), cap)) > 0}
-        if len(self.decodes) + sum(wanted.values()) <= budget:
+        if self.decodes.size + sum(wanted.values()) <= budget:
             return True
         are_last = all(seq in wanted for seq in islice(reversed(self.running), len(wanted)))
-        return are_last and len(self.decodes) <= budget
+        return are_last and self.decodes.size <= budget
 
     def _decode_together(self, step: Step, cap: int) -> None:
         """Give every member its token, and the other running sequences theirs, in order."""
@@ -165,8 +152,8 @@ class ContinuousScheduler(Scheduler):
             self._begin_blocks(beginning)
         else:
             self._serve_in_order(beginning, step, cap)
-        step.add_decodes(len(batch), batch.context_tokens)
-        self.kv.fill(len(batch))
+        step.add_decodes(batch.size, batch.context_tokens)
+        self.kv.fill(batch.size)
 
     def _begin_blocks(self, beginning: dict[int, Sequence]) -> None:
         """Give members the blocks they begin, in order; there is room."""
@@ -190,7 +177,7 @@ class ContinuousScheduler(Scheduler):
             if seq.status is Status.WAITING:
                 continue  # preempted just now
             if seq.lead is None:
-                has_room = self._schedule_chunk(seq, step, cap, len(self.decodes))
+                has_room = self._schedule_chunk(seq, step, cap, self.decodes.size)
             else:
                 has_room = self._grow(seq, 1, step)
             if not has_room:
@@ -200,9 +187,10 @@ class ContinuousScheduler(Scheduler):
         """See Scheduler. There is room for all."""
         batch = self.decodes
         assert batch is not None
-        if self.config.enable_prefix_caching:
+        steps = range(self.num_steps, self.num_steps + num_steps)
+        if batch.has_publishers:
             begun = []
-            for index in range(self.num_steps, self.num_steps + num_steps):
+            for index in steps:
                 beginning = batch.beginning(index)
                 self.kv.begin_step(index)
                 self._begin_blocks(beginning)
@@ -210,8 +198,12 @@ class ContinuousScheduler(Scheduler):
                 begun.append(len(beginning))
         else:
             begun, seqs = batch.beginning_ahead(num_steps)
-            self.kv.begin(seqs)
-        self.kv.fill(num_steps * len(batch))
+            begun_in = [
+                index for index, count in zip(steps, begun, strict=True) for _ in range(count)
+            ]
+            self.kv.begin(seqs, begun_in)
+            self._published_step = steps[-1]
+        self.kv.fill(num_steps * batch.size)
         self.num_steps += num_steps
         batch.num_steps = self.num_steps
         return begun
@@ -220,12 +212,12 @@ class ContinuousScheduler(Scheduler):
         """See Scheduler."""
         batch = self.decodes
         assert batch is not None
-        if self.others or not 0 < len(batch) <= self.config.max_num_batched_tokens:
+        if self.others or not 0 < batch.size <= self.config.max_num_batched_tokens:
             return 0
         if self.waiting and not self._is_stuck:
             return 0
         num_free = self.kv.num_free_blocks
-        if num_free >= len(batch) * -(-most // self.config.block_size):
+        if num_free >= batch.size * -(-most // self.config.block_size):
             return most
         for num_steps in range(most):
             num_free -= len(batch.beginning(self.num_steps + num_steps))
@@ -272,12 +264,8 @@ class ContinuousScheduler(Scheduler):
             del self.waiting[place]
             self._start(step, seq, num_cached)
             self._take(step, seq, num_cached, num_tokens)
-            self.kv.publish(seq, min(seq.num_computed_tokens, seq.num_tokens))
-
-    @property
-    def _watermark_blocks(self) -> int:
-        # vLLM takes the share of its own block count, which includes one null block.
-        return int(self.config.watermark * (self.config.num_blocks + 1))
+            if config.enable_prefix_caching:
+                self.kv.publish(seq, min(seq.num_computed_tokens, seq.num_tokens))
 
     def _take(self, step: Step, seq: Sequence, start: int, num_tokens: int) -> None:
         seq.num_placeholders += step.add(seq, start, num_tokens)

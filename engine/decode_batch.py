@@ -17,6 +17,7 @@ class DecodeBatch:
     leaves.
 
     lead: a member's computed tokens less `num_steps`, fixed while it is a member.
+    size: number of members.
     num_steps: steps scheduled so far. num_committed: of them, those whose tokens were taken.
     """
 
@@ -26,26 +27,21 @@ class DecodeBatch:
         self._block_size = block_size
         self._by_phase: defaultdict[int, dict[int, Sequence]] = defaultdict(dict)  # by place
         self._publishers: defaultdict[int, dict[int, Sequence]] = defaultdict(dict)
-        self._size = 0
+        self.size = 0
         self._sum_leads = 0
         self._num_new: dict[int, int] = {}  # first step of members -> how many there are of it
-
-    def __len__(self) -> int:
-        return self._size
 
     @property
     def context_tokens(self) -> int:
         """Tokens that all members together attend to in the next step."""
-        return self._sum_leads + self._size * (self.num_steps + 1)
+        return self._sum_leads + self.size * (self.num_steps + 1)
 
-    def join(self, seq: Sequence, *, publishes: bool) -> None:
-        """A sequence decodes in every step from the next on, and may publish what it fills."""
+    def join(self, seq: Sequence) -> None:
+        """A sequence decodes in every step from the next on."""
         seq.lead = lead = seq.block_table.num_tokens - self.num_steps
         seq.first_step = self.num_steps
         self._by_phase[lead % self._block_size][seq.place] = seq
-        if publishes:
-            self._publishers[lead % self._block_size][seq.place] = seq
-        self._size += 1
+        self.size += 1
         self._sum_leads += lead
         self._num_new[self.num_steps] = self._num_new.get(self.num_steps, 0) + 1
 
@@ -56,10 +52,10 @@ class DecodeBatch:
         """
         lead, first_step = seq.lead, seq.first_step
         assert lead is not None
+        self.stop_publishing(seq)
         seq.lead = None
         del self._by_phase[lead % self._block_size][seq.place]
-        self._publishers[lead % self._block_size].pop(seq.place, None)
-        self._size -= 1
+        self.size -= 1
         self._sum_leads -= lead
         if first_step in self._num_new:
             self._num_new[first_step] -= 1
@@ -73,15 +69,25 @@ class DecodeBatch:
         """Members whose token of a step begins a block, by place."""
         return self._by_phase.get(-step % self._block_size, _NOBODY)
 
+    @property
+    def has_publishers(self) -> bool:
+        """Whether any member publishes its blocks."""
+        return any(self._publishers.values())
+
     def filling(self, step: int) -> list[Sequence]:
         """Members that publish their blocks and whose token of a step fills one, in order."""
         group = self._publishers.get((-step - 1) % self._block_size, _NOBODY)
         return [group[place] for place in sorted(group)]
 
-    def stop_publishing(self, seq: Sequence) -> None:
-        """A member's blocks are published by others from now on."""
+    def start_publishing(self, seq: Sequence) -> None:
+        """A member publishes its blocks from now on."""
         assert seq.lead is not None
-        del self._publishers[seq.lead % self._block_size][seq.place]
+        self._publishers[seq.lead % self._block_size][seq.place] = seq
+
+    def stop_publishing(self, seq: Sequence) -> None:
+        """A member's blocks are published in another way from now on."""
+        assert seq.lead is not None
+        self._publishers[seq.lead % self._block_size].pop(seq.place, None)
 
     def beginning_ahead(self, num_steps: int) -> tuple[list[int], list[Sequence]]:
         """How many members begin a block in each of the next steps, and who, one after the other.
@@ -104,7 +110,7 @@ class DecodeBatch:
                 num_later += count
             if first_step <= step + 1:
                 del self._num_new[first_step]
-        return self._size - num_later
+        return self.size - num_later
 
     def members(self) -> list[Sequence]:
         """All of them, in running order."""
@@ -114,7 +120,7 @@ class DecodeBatch:
     def check(self) -> list[Sequence]:
         """Prove the totals, and bring the tables of all members up to date; returns them."""
         members = self.members()
-        assert self._size == len(members)
+        assert self.size == len(members)
         assert self._sum_leads == sum(seq.lead or 0 for seq in members)
         for seq in members:
             assert seq.lead is not None
@@ -144,7 +150,8 @@ class Deadlines:
         """The first step at which something is due for a member."""
         while self._heap:
             entry = self._heap[0]
-            if _holds(entry, self._seqs[entry]):
+            seq = self._seqs[entry]
+            if entry[2] == seq.lead and entry[1] == seq.place:
                 return entry[0]
             del self._seqs[heapq.heappop(self._heap)]
         return None
@@ -155,13 +162,9 @@ class Deadlines:
         while self._heap and self._heap[0][0] <= step:
             entry = heapq.heappop(self._heap)
             seq = self._seqs.pop(entry)
-            if _holds(entry, seq):
+            if entry[2] == seq.lead and entry[1] == seq.place:
                 seqs.append(seq)
         return seqs
 
 
 _Entry = tuple[int, int, int]  # (step, place, lead)
-
-
-def _holds(entry: _Entry, seq: Sequence) -> bool:
-    return entry[1:] == (seq.place, seq.lead)

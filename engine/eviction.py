@@ -19,15 +19,16 @@ class ReleaseOrder:
     again leaves its place behind, which is passed over later.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, num_blocks: int) -> None:
         self._queue: deque[list[int]] = deque()
         self._offset = 0  # how many of the first list are gone
-        self._blocks: set[int] = set()  # those in the queue that count
+        self._is_here = bytearray(num_blocks)  # 1 for the blocks in the queue
+        self._num_here = 0
         self._left: defaultdict[int, int] = defaultdict(int)  # places left behind, by block
         self._num_left = 0
 
     def __len__(self) -> int:
-        return len(self._blocks)
+        return self._num_here
 
     def __iter__(self) -> Iterator[int]:
         left = self._left.copy()
@@ -39,22 +40,26 @@ class ReleaseOrder:
 
     def num_of(self, block_ids: list[int]) -> int:
         """How many of these blocks are here."""
-        return sum(map(self._blocks.__contains__, block_ids))
+        return sum(map(self._is_here.__getitem__, block_ids))
 
     def add(self, block_ids: list[int]) -> None:
         """Blocks are released, in this order."""
         if block_ids:
             self._queue.append(block_ids)
-            self._blocks.update(block_ids)
+            self._num_here += len(block_ids)
+            is_here = self._is_here
+            for block_id in block_ids:
+                is_here[block_id] = 1
 
     def discard(self, block_id: int) -> bool:
         """A block is held again; whether it was here."""
-        if block_id not in self._blocks:
+        if not self._is_here[block_id]:
             return False
-        self._blocks.remove(block_id)
+        self._is_here[block_id] = 0
+        self._num_here -= 1
         self._left[block_id] += 1
         self._num_left += 1
-        if self._num_left > len(self._blocks) + 1000:  # most of the queue no longer counts
+        if self._num_left > self._num_here + 1000:  # most of the queue no longer counts
             self._queue, self._offset = deque([list(self)]), 0
             self._left.clear()
             self._num_left = 0
@@ -65,7 +70,10 @@ class ReleaseOrder:
         block_ids: list[int] = []
         while len(block_ids) < num_blocks:
             block_ids += self._next_places(num_blocks - len(block_ids))
-        self._blocks.difference_update(block_ids)
+        self._num_here -= num_blocks
+        is_here = self._is_here
+        for block_id in block_ids:
+            is_here[block_id] = 0
         return block_ids
 
     def _next_places(self, num_places: int) -> list[int]:

@@ -70,8 +70,11 @@ class KVManager(Protocol):
     def grow(self, seq: Sequence, num_tokens: int) -> bool:
         """Give a running sequence room for the next `num_tokens` tokens, if they can be had."""
 
-    def begin(self, seqs: list[Sequence]) -> bool:
-        """Give running sequences, whose blocks are full, a block each, if all can be had."""
+    def begin(self, seqs: list[Sequence], steps: list[int] | None = None) -> bool:
+        """Give running sequences, whose blocks are full, a block each, if all can be had.
+
+        steps: of each, the step in which it begins its block; None: all in the current step.
+        """
 
     def fill(self, num_tokens: int, num_reserved_blocks: int = 0) -> None:
         """Running sequences filled so many slots that they held, in blocks begun or reserved.
@@ -84,13 +87,14 @@ class KVManager(Protocol):
         """Let others share the full blocks of the first `num_tokens` tokens, all of them known."""
 
     def defer_publishing(self, seq: Sequence, catch_up: Callable[[Sequence], None]) -> bool:
-        """Publish what a sequence fills from now on only when another sequence may hit it.
+        """Let what the sequence fills from now on be published only when it makes a difference.
 
-        `catch_up` is called then, and must call `publish`. Returns whether it will be done so.
+        `catch_up` is called then, to publish what is full and to see to the rest. Returns whether
+        it will be.
         """
 
     def resume_publishing(self, seq: Sequence) -> None:
-        """Wait for nobody any more: what was put off can be published now."""
+        """`publish` is up to the caller again."""
 
     def retire(self, seq: Sequence) -> None:
         """The sequence has ended but keeps its memory until it is released."""

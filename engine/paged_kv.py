@@ -27,6 +27,7 @@ class PagedKVManager:
             if config.enable_prefix_caching
             else None
         )
+        self._step = 0
         self._num_empty_slots = 0  # held by running sequences, not filled
         self._num_reserved_blocks = 0  # held by running sequences, wholly empty
         self._retired: set[Sequence] = set()
@@ -44,8 +45,7 @@ class PagedKVManager:
 
     def begin_step(self, index: int) -> None:
         """See KVManager."""
-        if self._trie is not None:
-            self._trie.now = index
+        self._step = index
 
     def cached_prefix(self, seq: Sequence) -> list[int]:
         """See KVManager."""
@@ -66,7 +66,8 @@ class PagedKVManager:
         """See KVManager."""
         num_filled = len(prefix) * self._block_size + num_tokens
         num_held = self._num_blocks_for(max(num_filled, reserve_tokens))
-        num_revived = self._allocator.num_cached_of(prefix)  # free now, held afterwards
+        # Those of the prefix that are free now, and held afterwards.
+        num_revived = self._allocator.num_cached_of(prefix) if prefix else 0
         num_asked = max(num_held, self._num_blocks_for(fit_tokens)) - len(prefix)
         if num_asked + num_revived + watermark_blocks > self._allocator.num_free:
             return False
@@ -79,7 +80,8 @@ class PagedKVManager:
         table.num_published = len(prefix)
         table.num_tokens = num_filled
         self._count_table(table, +1)
-        self._count_over_reserved()
+        if self._retired:
+            self._count_over_reserved()
         return True
 
     def grow(self, seq: Sequence, num_tokens: int) -> bool:
@@ -100,11 +102,11 @@ class PagedKVManager:
         self._num_empty_slots -= num_tokens
         return True
 
-    def begin(self, seqs: list[Sequence]) -> bool:
+    def begin(self, seqs: list[Sequence], steps: list[int] | None = None) -> bool:
         """See KVManager."""
         if len(seqs) > self._allocator.num_free:
             return False
-        for seq, block_id in zip(seqs, self._allocate(len(seqs)), strict=True):
+        for seq, block_id in zip(seqs, self._allocate(len(seqs), steps), strict=True):
             seq.block_table.block_ids.append(block_id)
         self._num_empty_slots += len(seqs) * self._block_size
         return True
@@ -121,30 +123,32 @@ class PagedKVManager:
         stop = num_tokens // self._block_size
         if self._trie is None or first >= stop:
             return
-        new = table.block_ids[first:stop]
+        assert table.deferred_after is None
         after = table.block_ids[first - 1] if first else None
-        if after is not None and first > seq.first_answer_block:
-            self._trie.extend(new, after)
-        else:
-            self._trie.insert(new, seq.block_runs(first, stop), after)
+        self._trie.insert(table.block_ids[first:stop], seq.block_runs(first, stop), after)
         table.num_published = stop
 
     def defer_publishing(self, seq: Sequence, catch_up: Callable[[Sequence], None]) -> bool:
-        """See KVManager. Possible where the sequence alone goes on with its answer."""
+        """See KVManager. Possible where nothing follows the last block that is published."""
         table = seq.block_table
-        if self._trie is None or table.num_published <= seq.first_answer_block:
+        if self._trie is None or not table.num_published:
             return False
         last = table.block_ids[table.num_published - 1]
-        table.is_deferred = self._trie.defer(last, partial(catch_up, seq))
-        return table.is_deferred
+        if self._trie.defer(last, partial(self._catch_up, seq, catch_up)):
+            table.deferred_after = last
+        return table.deferred_after is not None
+
+    def _catch_up(self, seq: Sequence, catch_up: Callable[[Sequence], None]) -> None:
+        seq.block_table.deferred_after = None
+        catch_up(seq)
 
     def resume_publishing(self, seq: Sequence) -> None:
         """See KVManager."""
         table = seq.block_table
-        if table.is_deferred:
+        if table.deferred_after is not None:
             assert self._trie is not None
-            table.is_deferred = False
-            self._trie.resume(table.block_ids[table.num_published - 1])
+            self._trie.resume(table.deferred_after)
+            table.deferred_after = None
 
     def retire(self, seq: Sequence) -> None:
         """See KVManager."""
@@ -155,13 +159,15 @@ class PagedKVManager:
     def release(self, seq: Sequence) -> None:
         """See KVManager."""
         table = seq.block_table
+        was_retired = bool(self._retired)
         if seq in self._retired:
             self._retired.remove(seq)
         else:
             self._count_table(table, -1)
         self._allocator.free(table.block_ids, num_kept=table.num_published)
         seq.block_table = BlockTable(self._block_size)
-        self._count_over_reserved()
+        if was_retired:
+            self._count_over_reserved()
 
     def usage(self) -> KVUsage:
         """See KVManager."""
@@ -229,11 +235,15 @@ class PagedKVManager:
     def _num_blocks_for(self, num_tokens: int) -> int:
         return -(-num_tokens // self._block_size)
 
-    def _allocate(self, num_blocks: int) -> list[int]:
+    def _allocate(self, num_blocks: int, steps: list[int] | None = None) -> list[int]:
+        """Take blocks, in the current step or each in a step of its own."""
         block_ids, evicted = self._allocator.allocate(num_blocks)
         if evicted:
             assert self._trie is not None
-            self._trie.remove(evicted)
+            num_evicted = len(evicted)
+            self._trie.remove(
+                evicted, steps[-num_evicted:] if steps else [self._step] * num_evicted
+            )
         return block_ids
 
     def _count_table(self, table: BlockTable, sign: int) -> None:
@@ -242,8 +252,6 @@ class PagedKVManager:
         self._num_reserved_blocks += sign * (num_held - num_filled)
 
     def _count_over_reserved(self) -> None:
-        if not self._retired and not self._num_over_reserved_blocks:
-            return
         holders = Counter(b for seq in self._retired for b in seq.block_table.block_ids)
         self._num_over_reserved_blocks = sum(
             count == self._allocator.num_holders(block_id) for block_id, count in holders.items()

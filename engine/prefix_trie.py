@@ -20,7 +20,7 @@ class _Run:
     evicted_at: the step in which the last of them was evicted, while that is remembered.
     children: what continues a path, by its index and then by key.
     spares: the other blocks that hold a path, in the order of publication; mostly there are none.
-    catch_up: publishes blocks at the end that were put off, if any may have been.
+    catch_up: publishes what follows its last block, if that was put off.
     death: the moment at which it lost its last block, while that is remembered.
     """
 
@@ -86,12 +86,9 @@ class PrefixTrie:
     remembered, to tell an evicted path from one never seen: as long as the run has a block left
     and, of the runs that have none, those that lost their last one most recently, up to
     `num_remembered` paths in all.
-
-    now: number of the current step, which evictions are dated with.
     """
 
     def __init__(self, num_blocks: int, num_remembered: int = 0) -> None:
-        self.now = 0
         self._root = _Run(None, 0, None)
         self._run_of: list[_Run | None] = [None] * num_blocks  # of a published block, by its id
         self._num_published = 0
@@ -168,6 +165,8 @@ class PrefixTrie:
         for key, start, num_blocks in runs:
             if start == 0:
                 siblings = run.children.setdefault(index, {})
+                if run.catch_up:  # now something follows: it is put off no longer
+                    self._catch_up(run)
                 child = siblings.get(key)
                 if child is None:
                     child = siblings[key] = _Run(run, index, key)
@@ -178,32 +177,28 @@ class PrefixTrie:
             num_done += num_blocks
             index = start + num_blocks - 1
 
-    def extend(self, block_ids: list[int], after: int) -> None:
-        """Publish blocks that go on with the run of block `after`."""
-        run, index = self._place(after)
-        self._put(block_ids, run, index + 1)
-
     def defer(self, block_id: int, catch_up: Callable[[], None]) -> bool:
-        """Let what goes on after a block be published when it is asked for, by calling `catch_up`.
+        """Let what follows a block be published when it makes a difference: `catch_up` is called.
 
-        Only at the end of a run of which nothing else is put off; returns whether it is.
+        Once only, and only where nothing follows the block yet; returns whether it will be.
         """
-        run, _ = self._place(block_id)
-        if run.catch_up or run.spares or run.block_ids[-1] != block_id:
+        run, index = self._place(block_id)
+        is_end = run.block_ids[-1] == block_id and max(run.children, default=-1) < index
+        if run.catch_up or run.spares or not is_end:
             return False
         run.catch_up = catch_up
         return True
 
     def resume(self, block_id: int) -> None:
-        """What goes on after a block is not put off any more."""
+        """Nothing that follows a block is put off any more."""
         run, _ = self._place(block_id)
         run.catch_up = None
 
     def _catch_up(self, run: _Run) -> None:
+        """Publish what was put off of a run."""
         catch_up, run.catch_up = run.catch_up, None
-        assert catch_up
-        catch_up()
-        run.catch_up = catch_up
+        if catch_up:
+            catch_up()
 
     def _put(self, block_ids: list[int], run: _Run, start: int) -> None:
         """Publish blocks of a run from index `start` on."""
@@ -221,8 +216,11 @@ class PrefixTrie:
             run_of[block_id] = run
         self._num_published += len(block_ids)
 
-    def remove(self, block_ids: list[int]) -> None:
-        """Forget blocks, evicted in this order; their paths are remembered for a while."""
+    def remove(self, block_ids: list[int], steps: list[int]) -> None:
+        """Forget blocks, evicted in this order; their paths are remembered for a while.
+
+        steps: of each block, the step in which it is evicted.
+        """
         run_of = self._run_of
         num_done, num_asked = 0, len(block_ids)
         while num_done < num_asked:
@@ -239,11 +237,11 @@ class PrefixTrie:
                 if num_blocks > 1:
                     asked = block_ids[num_done : num_done + num_blocks]
                     num_blocks = _num_equal(held[: -num_blocks - 1 : -1], asked)
-                self._evict(run, len(held) - num_blocks, len(held))
+                self._evict(run, len(held) - num_blocks, steps[num_done : num_done + num_blocks])
             else:
                 index = run.index(block_id)
                 if not _replace(run, index, block_id):
-                    self._evict(run, index, index + 1)
+                    self._evict(run, index, [steps[num_done]])
             num_done += num_blocks
         for block_id in block_ids:
             run_of[block_id] = None
@@ -256,12 +254,13 @@ class PrefixTrie:
         assert run is not None, f"block {block_id} is not published"
         return run, run.index(block_id)
 
-    def _evict(self, run: _Run, start: int, stop: int) -> None:
-        """Paths start to stop - 1 lose their last block now."""
+    def _evict(self, run: _Run, start: int, steps: list[int]) -> None:
+        """Paths from `start` on lose their last block, the last path first, in these steps."""
         held, evicted_at = run.block_ids, run.evicted_at
+        stop = start + len(steps)
         if len(evicted_at) < stop:
             evicted_at += [_NEVER] * (stop - len(evicted_at))
-        evicted_at[start:stop] = [self.now] * (stop - start)
+        evicted_at[start:stop] = steps[::-1]
         _clear(held, start, stop)
         if not held:
             run.death = _Death(run, len(evicted_at))

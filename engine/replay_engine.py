@@ -7,7 +7,7 @@ from engine.config import EngineConfig
 from engine.decode_batch import Deadlines
 from engine.engine_base import EngineBase
 from engine.request import Sequence, Status
-from engine.scheduler import Step
+from engine.scheduler import Step, running_order
 
 
 class Progress(NamedTuple):
@@ -74,10 +74,8 @@ class ReplayEngine(EngineBase):
 
     def _publish(self, sampled: list[Sequence], index: int) -> None:
         """What a block holds is known only now; when it was scheduled it was a placeholder."""
-        running = [seq for seq in sampled if seq.status is Status.RUNNING]
-        seqs = {seq.place: seq for seq in (*self._decodes.filling(index), *running)}
-        for place in sorted(seqs):
-            seq = seqs[place]
+        alone = [seq for seq in sampled if seq.lead is None and seq.status is Status.RUNNING]
+        for seq in sorted([*self._decodes.filling(index), *alone], key=running_order):
             num_known = seq.num_tokens - 1 if seq.lead is None else seq.lead + index + 1
             self.kv.publish(seq, num_known)
 
@@ -105,7 +103,7 @@ class ReplayEngine(EngineBase):
     @property
     def num_decodes(self) -> int:
         """Sequences that decode in the steps ahead."""
-        return len(self._decodes)
+        return self._decodes.size
 
     @property
     def decode_context_tokens(self) -> int:

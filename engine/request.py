@@ -1,6 +1,5 @@
 """What was asked for (`Request`, frozen), its progress (`Sequence`) and what comes out."""
 
-import sys
 from collections.abc import Hashable
 from dataclasses import dataclass
 from enum import Enum
@@ -38,9 +37,6 @@ class Prompt(Protocol):
         must be known.
         """
 
-    def first_answer_block(self, block_size: int) -> int:
-        """From this block on all blocks are of one run."""
-
 
 class TokenPrompt:
     """A prompt given as explicit token ids, which are their own keys."""
@@ -67,10 +63,6 @@ class TokenPrompt:
         return [
             (tuple(known[i * block_size : (i + 1) * block_size]), 0, 1) for i in range(first, stop)
         ]
-
-    def first_answer_block(self, block_size: int) -> int:
-        """None: every block is a run of its own."""
-        return sys.maxsize
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,7 +158,6 @@ class Sequence:
     """
 
     __slots__ = (
-        "_first_answer_block",
         "_runs",
         "_runs_range",
         "arrival",
@@ -193,7 +184,6 @@ class Sequence:
     ) -> None:
         self.request = request
         self.arrival = arrival
-        self._first_answer_block: int | None = None
         self._runs: list[BlockRun] = []  # those asked for last, of blocks
         self._runs_range = (0, 0)
         self.num_prompt_tokens = len(request.prompt)
@@ -239,14 +229,6 @@ class Sequence:
         if stop > prompt_len:
             tokens = tokens + self.output_token_ids[max(start - prompt_len, 0) : stop - prompt_len]
         return tokens
-
-    @property
-    def first_answer_block(self) -> int:
-        """From this logical block on all blocks are of one run."""
-        if self._first_answer_block is None:
-            block_size = self.block_table.block_size
-            self._first_answer_block = self.request.prompt.first_answer_block(block_size)
-        return self._first_answer_block
 
     def block_runs(self, first: int, stop: int) -> list[BlockRun]:
         """Runs of logical blocks first to stop - 1, all of whose tokens must be known.

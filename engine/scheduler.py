@@ -122,12 +122,14 @@ class Scheduler(ABC):
         self.others: dict[Sequence, None] = {}
         self.num_steps = 0
         self._num_started = 0
+        self._is_stuck = False  # nobody can be admitted until the queue or who runs changes
         self._last_step: Step | None = None
         self._published_step = -1
 
     def add(self, seq: Sequence) -> None:
         """Queue a new sequence."""
         self.waiting.append(seq)
+        self._is_stuck = False
 
     def schedule(self) -> Step:
         """Decide the next step and take the memory it needs; no tokens when nothing can run."""
@@ -164,6 +166,7 @@ class Scheduler(ABC):
 
     def remove(self, seq: Sequence) -> None:
         """Take a waiting or running sequence out at once and return its memory."""
+        self._is_stuck = False
         if seq.status is Status.WAITING:
             self.waiting.remove(seq)
         else:
@@ -173,6 +176,7 @@ class Scheduler(ABC):
 
     def _stop(self, seq: Sequence) -> None:
         """A running sequence runs no longer."""
+        self._is_stuck = False
         del self.running[seq]
         if seq.lead is None or self.decodes is None:
             del self.others[seq]
@@ -183,7 +187,9 @@ class Scheduler(ABC):
         """A running sequence decodes in every step from the next on."""
         assert self.decodes is not None
         del self.others[seq]
-        self.decodes.join(seq, publishes=self.config.enable_prefix_caching)
+        self.decodes.join(seq)
+        if self.config.enable_prefix_caching:
+            self._arrange_publishing(seq)
 
     def _leave_decodes(self, seq: Sequence, step: Step) -> None:
         """A member of the decode batch is scheduled by itself from this step on."""
@@ -237,14 +243,20 @@ class Scheduler(ABC):
                 self.kv.publish(seq, min(seq.num_computed_tokens, seq.num_tokens))
             else:
                 self._publish_decoded(seq)
-                if self.kv.defer_publishing(seq, self._publish_decoded):
-                    assert self.decodes is not None
-                    self.decodes.stop_publishing(seq)
 
     def _publish_decoded(self, seq: Sequence) -> None:
         """Let others share what a member has computed, as far as steps have published."""
         assert seq.lead is not None
         self.kv.publish(seq, seq.lead + self._known_step + 1)
+        self._arrange_publishing(seq)
+
+    def _arrange_publishing(self, seq: Sequence) -> None:
+        """See to it that what a member fills is published: later if that can be, else at once."""
+        assert self.decodes is not None
+        if self.kv.defer_publishing(seq, self._publish_decoded):
+            self.decodes.stop_publishing(seq)
+        else:
+            self.decodes.start_publishing(seq)
 
     @property
     def _known_step(self) -> int:

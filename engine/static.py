@@ -29,8 +29,8 @@ class StaticScheduler(Scheduler):
             self._start_batch(step)
         elif self.decodes is not None:
             self._publish_full(step.index)
-            self.kv.fill(len(self.decodes), len(self.decodes.beginning(step.index)))
-            step.add_decodes(len(self.decodes), self.decodes.context_tokens)
+            self.kv.fill(self.decodes.size, len(self.decodes.beginning(step.index)))
+            step.add_decodes(self.decodes.size, self.decodes.context_tokens)
         else:
             for seq in self.running:
                 self._take(step, seq, seq.num_computed_tokens)
@@ -69,7 +69,7 @@ class StaticScheduler(Scheduler):
         begun = [len(batch.beginning(self.num_steps + ahead)) for ahead in range(num_steps)]
         for ahead in range(num_steps):
             self._publish_full(self.num_steps + ahead)
-        self.kv.fill(num_steps * len(batch), sum(begun))
+        self.kv.fill(num_steps * batch.size, sum(begun))
         self.num_steps += num_steps
         batch.num_steps = self.num_steps
         return begun

@@ -72,7 +72,7 @@ def build_engine(
     """
     if scenario.runner == "toy-lm":
         toy_lm = ToyLMRunner(Transformer(scenario.toy_lm), config)
-        lengths = dict(enumerate(workload.output_tokens.tolist()))
+        lengths: dict[RequestId, int] = dict(enumerate(workload.output_tokens.tolist()))
         return Engine(config, ScriptedLengthRunner(toy_lm, lengths), with_text=False)
     if stepwise:
         return Engine(config, ReplayRunner(_Answers(workload)), with_text=False)

@@ -1,9 +1,8 @@
 """Stamps what happens in a replica, in columns."""
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import accumulate, chain
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +12,7 @@ from engine.kv_manager import KVUsage
 from engine.replay_engine import Progress
 from engine.request import PrefixMisses, RequestId, Sequence, TokenOutput
 from engine.scheduler import Step
-from sim.ledger import LedgerIntegral, UsageArrays, decoded_on
+from sim.ledger import Int64Array, LedgerIntegral, UsageArrays, decoded_on
 from sim.records import FINISH_REASONS, Records
 from sim.step_table import StepRows, StepTable
 from sim.value_counts import ValueCounts
@@ -28,25 +27,12 @@ _COUNT_COLUMNS = (
 _MOST_SPELLS = 1 << 12  # kept before they become rows
 
 
-class _Spell(NamedTuple):
-    """Steps of equal make-up in a row, or one row of any other kind.
-
-    duration_ns, begun: of each step, its length and the blocks that decodes begin in it.
-    growth: tokens by which the K/V grows in each step beyond `usage`, which is that of the first
-        step unless growth says more.
-    """
-
-    start_ns: int
-    duration_ns: list[int]
-    begun: list[int]
-    growth: int
-    steps: int  # 1, or 0 for a spell in which the engine idled
-    decodes: int
-    prefill_tokens: int
-    running: int
-    waiting: int
-    preempted: int
-    usage: KVUsage
+# Steps of equal make-up in a row, or one row of any other kind. A plain tuple, for there are many:
+# (start_ns; of each step its duration_ns; the blocks that decodes begin in it; tokens by which the
+# K/V grows in each step beyond the usage; steps: 1, or 0 where the engine idled; decodes;
+# prefill_tokens; running; waiting; preempted; usage).
+_Spell = tuple[int, list[int], list[int], int, int, int, int, int, int, int, KVUsage]
+_NO_BLOCKS = [0]
 
 
 class Recorder:
@@ -79,26 +65,26 @@ class Recorder:
 
     def arrived(self, request_id: RequestId, now_ns: int) -> None:
         """A client has sent a request."""
-        self._times["arrival_ns"][_number(request_id)] = now_ns
+        self._times["arrival_ns"][int(request_id)] = now_ns
 
     def refused(self, request_id: RequestId, reason: str) -> None:
         """The engine has refused a request."""
         self._first_refusal = self._first_refusal or reason
-        self._done_with(_number(request_id), "refused")
+        self._done_with(int(request_id), "refused")
 
     def scheduled(self, step: Step, now_ns: int) -> None:
         """The scheduler has admitted and preempted, whether or not there is anything to compute."""
         self._scheduled_ns.append(now_ns)
         for seq, num_cached in step.admitted:
-            index = _number(seq.request.request_id)
+            index = int(seq.request.request_id)
             if self._times["admitted_ns"][index] == NEVER:
                 self._times["admitted_ns"][index] = now_ns
                 if seq.prefix_misses is not None:
                     self._looked_up(index, seq, num_cached, seq.prefix_misses)
         for seq in step.left:
-            self._last_token_ns[_number(seq.request.request_id)] = self._committed_ns
+            self._last_token_ns[int(seq.request.request_id)] = self._committed_ns
         for seq in step.preempted:
-            self._counts["preemptions"][_number(seq.request.request_id)] += 1
+            self._counts["preemptions"][int(seq.request.request_id)] += 1
 
     def _looked_up(self, index: int, seq: Sequence, num_cached: int, misses: PrefixMisses) -> None:
         """What the prefix cache had for a request at its first admission, and why no more."""
@@ -114,9 +100,10 @@ class Recorder:
 
     def ran(self, step: Step, start_ns: int, end_ns: int, usage: KVUsage, queues: Queues) -> None:
         """A step has been computed; `usage` is the ledger meanwhile, `queues` as it began."""
-        num_prefill_tokens = step.num_tokens - step.num_decodes
-        counts = (1, step.num_decodes, num_prefill_tokens, *queues, len(step.preempted))
-        self._add_spell(_Spell(start_ns, [end_ns - start_ns], [0], 0, *counts, usage), end_ns)
+        num_decodes, num_running, num_waiting = step.num_decodes, *queues
+        num_prefill_tokens, num_preempted = step.num_tokens - num_decodes, len(step.preempted)
+        counts = (1, num_decodes, num_prefill_tokens, num_running, num_waiting, num_preempted)
+        self._add_spell((start_ns, [end_ns - start_ns], _NO_BLOCKS, 0, *counts, usage), end_ns)
 
     def decoded(
         self,
@@ -136,8 +123,7 @@ class Recorder:
         self._scheduled_ns.extend(starts_ns[:-1])
         self._itl_ns.extend(durations_ns, num_seqs)
         counts = (1, num_seqs, 0, *queues, 0)
-        spell = _Spell(start_ns, durations_ns, begun, num_seqs, *counts, usage)
-        self._add_spell(spell, starts_ns[-1])
+        self._add_spell((start_ns, durations_ns, begun, num_seqs, *counts, usage), starts_ns[-1])
 
     def idles(self, usage: KVUsage, queues: Queues) -> None:
         """The engine has nothing to do from the last step on until the next."""
@@ -145,11 +131,11 @@ class Recorder:
             self._idle = (usage, queues)
 
     def _add_spell(self, spell: _Spell, end_ns: int) -> None:
-        if self._idle and spell.start_ns > self._covered_ns:
+        if self._idle and spell[0] > self._covered_ns:
             usage, queues = self._idle
             counts = (0, 0, 0, *queues, 0)
-            idle_ns = spell.start_ns - self._covered_ns
-            self._spells.append(_Spell(self._covered_ns, [idle_ns], [0], 0, *counts, usage))
+            idle_ns = spell[0] - self._covered_ns
+            self._spells.append((self._covered_ns, [idle_ns], _NO_BLOCKS, 0, *counts, usage))
         self._idle = None
         self._spells.append(spell)
         self._covered_ns = end_ns
@@ -166,7 +152,7 @@ class Recorder:
     def handed_out(self, outputs: list[TokenOutput], now_ns: int) -> None:
         """The tokens of a step are taken."""
         for request_id, _, _, finished, finish_reason in outputs:
-            index = _number(request_id)
+            index = int(request_id)
             self._got_token(index, now_ns)
             if finished:
                 self._finished(index, now_ns, finish_reason)
@@ -175,7 +161,7 @@ class Recorder:
     def progressed(self, progress: Progress, now_ns: int) -> None:
         """The same where most tokens are only counted."""
         for seq in progress.sampled:
-            self._got_token(_number(seq.request.request_id), now_ns)
+            self._got_token(int(seq.request.request_id), now_ns)
         if progress.num_decoded:
             self._itl_ns.add(now_ns - self._committed_ns, progress.num_decoded)
         self.ended(progress.ended, now_ns)
@@ -184,7 +170,7 @@ class Recorder:
     def ended(self, seqs: list[Sequence], now_ns: int) -> None:
         """These have got their last tokens."""
         for seq in seqs:
-            index = _number(seq.request.request_id)
+            index = int(seq.request.request_id)
             self._counts["output_tokens"][index] = seq.num_output_tokens
             self._finished(index, now_ns, seq.finish_reason)
         self._committed_ns = now_ns
@@ -219,9 +205,8 @@ class Recorder:
         requests["prompt_tokens"] = prompt_tokens
         for name, column in self._counts.items():
             requests[name] = np.array(column)
-        requests["finish_reason"] = pd.Categorical.from_codes(
-            np.array(self._finish_reasons), FINISH_REASONS
-        )
+        codes = np.array(self._finish_reasons, np.int8)
+        requests["finish_reason"] = pd.Categorical.from_codes(codes, pd.Index(FINISH_REASONS))
         return Records(
             requests=requests.rename_axis("request"),
             steps=self._steps.frame().rename_axis("step"),
@@ -235,39 +220,27 @@ class Recorder:
 
 def _rows(spells: list[_Spell], block_size: int) -> StepRows:
     """The rows that spells stand for."""
-    columns = _Spell(*zip(*spells, strict=True))  # type: ignore[arg-type]
-    num_steps = np.array([len(durations) for durations in columns.duration_ns])
-    duration_ns = np.array(list(chain.from_iterable(columns.duration_ns)), np.int64)
-    begun = np.array(list(chain.from_iterable(columns.begun)), np.int64)
+    starts_ns, durations_ns, blocks, growths, *counts, usages = zip(*spells, strict=True)
+    num_steps = np.array([len(durations) for durations in durations_ns])
+    duration_ns = np.array(list(chain.from_iterable(durations_ns)), np.int64)
+    begun = np.array(list(chain.from_iterable(blocks)), np.int64)
     first = np.cumsum(num_steps) - num_steps  # row of each spell's first step
 
-    def per_step(values: tuple[int, ...]) -> npt.NDArray[np.int64]:
-        return np.repeat(np.array(values, np.int64), num_steps)
+    def per_step(values: Iterable[int]) -> Int64Array:
+        return np.repeat(np.fromiter(values, np.int64, len(spells)), num_steps)
 
-    def before(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def before(values: Int64Array) -> Int64Array:
         """Sum over the earlier steps of the same spell."""
         total = np.cumsum(values) - values
-        return total - np.repeat(total[first], num_steps)
+        earlier: Int64Array = np.repeat(total[first], num_steps)
+        return total - earlier
 
-    usage = UsageArrays(*(per_step(slots) for slots in zip(*columns.usage, strict=True)))
-    growth = per_step(columns.growth)
-    return StepRows(
-        start_ns=per_step(columns.start_ns) + before(duration_ns),
-        duration_ns=duration_ns,
-        steps=per_step(columns.steps),
-        decodes=per_step(columns.decodes),
-        prefill_tokens=per_step(columns.prefill_tokens),
-        running=per_step(columns.running),
-        waiting=per_step(columns.waiting),
-        preempted=per_step(columns.preempted),
-        usage=decoded_on(usage, before(growth) + growth, (before(begun) + begun) * block_size),
-    )
+    usage = UsageArrays(*(per_step(slots) for slots in zip(*usages, strict=True)))
+    growth = per_step(growths)
+    usage = decoded_on(usage, before(growth) + growth, (before(begun) + begun) * block_size)
+    start_ns = per_step(starts_ns) + before(duration_ns)
+    return StepRows(start_ns, duration_ns, *(per_step(count) for count in counts), usage)  # type: ignore[call-arg, arg-type]
 
 
 def _frame(columns: dict[str, "array[int]"]) -> pd.DataFrame:
     return pd.DataFrame({name: np.array(column) for name, column in columns.items()})
-
-
-def _number(request_id: RequestId) -> int:
-    assert isinstance(request_id, int)
-    return request_id

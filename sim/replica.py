@@ -66,8 +66,7 @@ class Replica:
 
     @property
     def _now_ns(self) -> int:
-        now_ns: int = self._env.now  # whole, as every delay is
-        return now_ns
+        return self._env.now  # type: ignore[return-value]  # whole, as every delay is
 
     @property
     def _queues(self) -> tuple[int, int]:

@@ -1,6 +1,6 @@
 """One row per step, or per as many steps as keep the table of a long run small."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ _CHUNK = 1 << 13  # steps that are added to the table at a time
 _SUMMED = ("duration_ns", "steps", "decodes", "prefill_tokens", "preempted")
 _AVERAGED = ("running", "waiting", *KVUsage._fields)
 
-_Columns = dict[str, npt.NDArray[np.int64] | npt.NDArray[np.float64]]
+_Columns = dict[str, npt.NDArray[Any]]  # of int64 or, where means were taken, of float64
 
 
 class StepRows(NamedTuple):

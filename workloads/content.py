@@ -9,7 +9,6 @@ the segment (answer_id, num_tokens).
 import sys
 from bisect import bisect_right
 from collections.abc import Hashable, Sequence
-from itertools import accumulate
 from typing import overload
 
 import numpy as np
@@ -54,13 +53,18 @@ class SegmentPrompt:
     __slots__ = ("_content_ids", "_starts")
 
     def __init__(self, segments: Sequence[Segment], answer_id: int) -> None:
-        if not segments or min(num_tokens for _, num_tokens in segments) < 1:
-            raise WorkloadError(problem("segments", segments, "at least one, none empty"))
         # The answer is one more segment, without an end: segment i covers positions
         # starts[i] to starts[i + 1] - 1.
-        self._content_ids = [content_id for content_id, _ in segments]
+        self._content_ids = []
+        self._starts = [0]
+        for content_id, num_tokens in segments:
+            if num_tokens < 1:
+                break
+            self._content_ids.append(content_id)
+            self._starts.append(self._starts[-1] + num_tokens)
+        if not segments or len(self._content_ids) < len(segments):
+            raise WorkloadError(problem("segments", segments, "at least one, none empty"))
         self._content_ids.append(answer_id)
-        self._starts = list(accumulate((num_tokens for _, num_tokens in segments), initial=0))
         self._starts.append(sys.maxsize)
 
     def __len__(self) -> int:
@@ -106,10 +110,6 @@ class SegmentPrompt:
             while starts[segment + 1] <= position:
                 segment += 1
         return runs
-
-    def first_answer_block(self, block_size: int) -> int:
-        """The first block that holds nothing but the answer: all from there on are of one run."""
-        return -(-len(self) // block_size)
 
     def _segment_at(self, position: int) -> int:
         return bisect_right(self._starts, position) - 1

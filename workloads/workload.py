@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -62,10 +63,16 @@ class Workload:
 
     def segments(self, i: int) -> SegmentPrompt:
         """The segments that make up the prompt of request i, followed by its answer."""
-        first, stop = self.segment_offsets[i], self.segment_offsets[i + 1]
-        ids, lengths = self.segment_ids[first:stop], self.segment_tokens[first:stop]
-        segments = list(zip(ids.tolist(), lengths.tolist(), strict=True))
-        return SegmentPrompt(segments, int(self.answer_ids[i]))
+        offsets, ids, tokens, answer_ids = self._views
+        first, stop = offsets[i], offsets[i + 1]
+        segments = list(zip(ids[first:stop].tolist(), tokens[first:stop].tolist(), strict=True))
+        return SegmentPrompt(segments, answer_ids[i])
+
+    @cached_property
+    def _views(self) -> tuple["memoryview[int]", ...]:
+        # Single numbers come out of a memoryview several times faster than out of an array.
+        columns = (self.segment_offsets, self.segment_ids, self.segment_tokens, self.answer_ids)
+        return tuple(np.ascontiguousarray(column).data.cast("B").cast("q") for column in columns)
 
     def answer(self, i: int) -> AnswerTokens:
         """The true output of request i, from 0 to len - 1."""
@@ -127,7 +134,3 @@ class WorkloadPrompt:
     ) -> list[tuple[Hashable, int, int]]:
         """See SegmentPrompt."""
         return self._content().block_runs(block_size, first, stop, output_token_ids)
-
-    def first_answer_block(self, block_size: int) -> int:
-        """See SegmentPrompt."""
-        return self._content().first_answer_block(block_size)

@@ -56,12 +56,10 @@ class RooflineLatency(FormulaLatency):
             num_tokens * self._layers_s_per_token
             + (num_decodes + len(prefills)) * self._output_s_per_row,
         )
-        attention_s = _larger(
-            (decode_context_tokens + num_pairs) * self._attention_s_per_pair,
-            (decode_context_tokens + num_context_tokens) * self._kv_s_per_token,
-        )
+        pairs_s = (decode_context_tokens + num_pairs) * self._attention_s_per_pair
+        reading_s = (decode_context_tokens + num_context_tokens) * self._kv_s_per_token
+        if isinstance(pairs_s, float):
+            attention_s = max(pairs_s, reading_s)
+        else:
+            attention_s = np.maximum(pairs_s, reading_s)
         return attention_s + (matrices_s + self._overhead_s)
-
-
-def _larger(a: Quantity, b: Quantity) -> Quantity:
-    return max(a, b) if isinstance(a, float) else np.maximum(a, b)

@@ -24,7 +24,8 @@ def batch_of(*sizes: int) -> tuple[DecodeBatch, list[Sequence]]:
     batch = DecodeBatch(BLOCK_SIZE)
     seqs = [sequence(place, num_computed) for place, num_computed in enumerate(sizes)]
     for seq in seqs:
-        batch.join(seq, publishes=True)
+        batch.join(seq)
+        batch.start_publishing(seq)
     return batch, seqs
 
 
@@ -48,7 +49,7 @@ def test_context_is_that_of_all_members_with_the_token_they_feed():
     batch.leave(one)
     contexts.append(batch.context_tokens)
     assert contexts == [15, 17, 10]
-    assert len(batch) == 1
+    assert batch.size == 1
 
 
 def test_member_that_leaves_has_the_counts_of_its_steps():
@@ -64,7 +65,7 @@ def test_member_that_leaves_at_once_is_as_it_was():
     batch, (seq,) = batch_of(5)
     assert batch.leave(seq) == 0
     assert counts(seq) == (5, 1, 0)
-    assert (len(batch), batch.context_tokens) == (0, 0)
+    assert (batch.size, batch.context_tokens) == (0, 0)
 
 
 def test_token_in_flight_is_on_its_way_when_a_member_leaves():
@@ -82,7 +83,7 @@ def test_member_that_joined_for_the_step_in_flight_gets_no_token_of_the_one_befo
     batch, _ = batch_of(5)
     batch.num_steps = 1
     late = sequence(7, 2)
-    batch.join(late, publishes=False)
+    batch.join(late)
     batch.num_steps = 2
     assert batch.commit(0) == 1
     assert batch.commit(1) == 2
@@ -94,7 +95,7 @@ def test_member_that_joined_and_left_before_its_first_token_came_is_not_counted(
     batch, _ = batch_of(5)
     batch.num_steps = 1
     late = sequence(7, 2)
-    batch.join(late, publishes=False)
+    batch.join(late)
     batch.num_steps = 2
     assert batch.leave(late) == 1
     assert (batch.commit(0), batch.commit(1)) == (1, 1)
@@ -125,19 +126,27 @@ def test_only_members_that_publish_fill_blocks():
     batch = DecodeBatch(BLOCK_SIZE)
     seqs = [sequence(place, 7) for place in range(4)]
     for seq in reversed(seqs):
-        batch.join(seq, publishes=seq.place != 1)
+        batch.join(seq)
+        assert batch.has_publishers == (seq.place < 3)
+        if seq.place != 1:
+            batch.start_publishing(seq)
+            batch.start_publishing(seq)
     assert batch.filling(0) == [seqs[0], seqs[2], seqs[3]]
     batch.stop_publishing(seqs[3])
     batch.leave(seqs[0])
     assert batch.filling(0) == [seqs[2]]
     assert batch.filling(1) == []
     assert batch.leave(seqs[3]) == 0
+    batch.stop_publishing(seqs[1])
+    assert batch.has_publishers
+    batch.leave(seqs[2])
+    assert not batch.has_publishers
 
 
 def test_members_are_in_running_order():
     batch = DecodeBatch(BLOCK_SIZE)
     for place, num_computed in ((5, 1), (2, 7), (9, 1), (3, 4)):
-        batch.join(sequence(place, num_computed), publishes=False)
+        batch.join(sequence(place, num_computed))
     assert [seq.place for seq in batch.members()] == [2, 3, 5, 9]
 
 
@@ -194,10 +203,10 @@ class Walk:
     def join(self) -> None:
         seq = sequence(self.num_places, self.rng.randint(1, 9))
         self.num_places += 1
-        publishes = self.rng.random() < 0.6
-        self.batch.join(seq, publishes=publishes)
+        self.batch.join(seq)
         self.members.append(seq)
-        if publishes:
+        if self.rng.random() < 0.6:
+            self.batch.start_publishing(seq)
             self.publishers.add(seq)
         self.expected[seq] = list(counts(seq))
 
@@ -242,12 +251,12 @@ def test_random_walk_counts_like_one_by_one(seed):
     walk = Walk(seed)
     for _ in range(120):
         walk.turn()
-        assert len(walk.batch) == len(walk.members)
+        assert walk.batch.size == len(walk.members)
         assert walk.batch.members() == sorted(walk.members, key=lambda seq: seq.place)
         walk.batch.check()
     while walk.members:
         walk.leave()
-    assert (len(walk.batch), walk.batch.members()) == (0, [])
+    assert (walk.batch.size, walk.batch.members()) == (0, [])
 
 
 # --- deadlines ---
@@ -292,7 +301,7 @@ def test_member_that_missed_a_step_is_due_only_at_its_new_deadline():
     deadlines.add(3, seq)
     batch.leave(seq)
     step(batch)
-    batch.join(seq, publishes=False)
+    batch.join(seq)
     deadlines.add(4, seq)
     assert deadlines.due(3) == []
     assert deadlines.due(4) == [seq]
@@ -306,7 +315,7 @@ def test_member_that_missed_no_step_keeps_its_deadline():
     batch.leave(seq)
     step(batch)
     seq.block_table.num_tokens += 1
-    batch.join(seq, publishes=False)
+    batch.join(seq)
     deadlines.add(3, seq)
     assert deadlines.due(3) == [seq]
     assert deadlines.due(3) == []

@@ -220,51 +220,81 @@ def test_nothing_is_shared_without_prefix_caching():
     assert usage(kv) == {"free": 16}
 
 
-# --- a chunk that is taken back ---
+# --- publishing that is put off ---
 
 
-def test_retracted_tokens_are_neither_filled_nor_shared():
-    """Of 13 tokens in 4 blocks the last 8 are not computed after all: the table ends in block 1.
+def put_off(kv: PagedKVManager, seq: Sequence) -> bool:
+    """Publish when asked for, and wait to be asked again."""
 
-    Its blocks stay. Blocks 1 and 2, published before, are full no longer; block 0 still is.
-    """
-    kv = manager(8)
-    seq = sequence(tokens(13))
-    admit(kv, seq)
-    assert kv.cached_prefix(sequence(tokens(20))) == [0, 1, 2]
-    kv.retract(seq, 5)
-    assert (seq.num_computed_tokens, seq.block_table.block_ids) == (5, [0, 1, 2, 3])
-    assert usage(kv) == {"live": 5, "tail": 3, "reserved": 8, "free": 16}
-    assert kv.cached_prefix(sequence(tokens(20))) == [0]
-    kv.check([seq])
-    kv.grow(seq, 4)
-    kv.publish(seq, 9)
-    assert kv.cached_prefix(sequence(tokens(20))) == [0, 1]
-    kv.check([seq])
+    def catch_up(seq: Sequence) -> None:
+        kv.publish(seq, seq.num_computed_tokens)
+        put_off(kv, seq)
+
+    return kv.defer_publishing(seq, catch_up)
 
 
-def test_retracted_block_that_was_full_before_stays_shared():
-    """The chunk began at token 8, the end of block 1: only block 2 is taken back."""
-    kv = manager(8)
-    seq = sequence(tokens(13))
+def test_what_is_put_off_is_published_when_another_may_hit_it():
+    """8 tokens are published; 8 more and then 5 more are put off. Whoever has another beginning
+    changes nothing; one of the same tokens hits every full block."""
+    kv = manager(10)
+    seq = sequence(tokens(21))
     admit(kv, seq, 8)
-    kv.grow(seq, 4)
-    kv.publish(seq, 12)
-    kv.retract(seq, 8)
-    assert kv.cached_prefix(sequence(tokens(20))) == [0, 1]
-    assert usage(kv) == {"live": 8, "reserved": 4, "free": 20}
+    assert put_off(kv, seq)
+    num_published = 2
+    for num_tokens, num_full in ((8, 4), (5, 5)):
+        kv.grow(seq, num_tokens)
+        assert kv.cached_prefix(sequence(tokens(30, first=50))) == []
+        assert seq.block_table.num_published == num_published
+        assert kv.cached_prefix(sequence(tokens(30))) == seq.block_table.block_ids[:num_full]
+        num_published = seq.block_table.num_published
+        assert num_published == num_full
+        kv.check([seq])
+
+
+def test_what_was_put_off_is_published_as_usual_after_resume():
+    kv = manager(10)
+    seq, other = sequence(tokens(20)), sequence(tokens(30))
+    admit(kv, seq, 8)
+    assert put_off(kv, seq)
+    kv.grow(seq, 8)
+    kv.resume_publishing(seq)
+    assert kv.cached_prefix(other) == [0, 1]
+    kv.publish(seq, 16)
+    assert kv.cached_prefix(other) == [0, 1, 2, 3]
     kv.release(seq)
-    assert usage(kv) == {"cached": 8, "free": 24}
     kv.check([])
 
 
-def test_retract_without_prefix_caching():
-    kv = manager(8, caching=False)
-    seq = sequence(tokens(13))
+def test_publishing_is_not_put_off_before_a_block_is_published():
+    kv = manager(10)
+    seq = sequence(tokens(20))
+    admit(kv, seq, 3)
+    assert not put_off(kv, seq)
+    kv.grow(seq, 1)
+    kv.publish(seq, 4)
+    assert put_off(kv, seq)
+
+
+def test_only_one_of_two_that_share_their_last_block_is_put_off():
+    """Both go on after block 0; when the other publishes, the first is asked and comes first."""
+    kv = manager(10)
+    one, other = sequence(tokens(12)), sequence(tokens(12))
+    admit(kv, one, 4)
+    admit(kv, other, 1)
+    assert (put_off(kv, one), put_off(kv, other)) == (True, False)
+    kv.grow(one, 4)
+    kv.grow(other, 3)
+    kv.publish(other, 8)
+    assert kv.cached_prefix(sequence(tokens(12))) == one.block_table.block_ids[:2]
+    kv.check([one, other])
+
+
+def test_nothing_is_put_off_without_prefix_caching():
+    kv = manager(10, caching=False)
+    seq = sequence(tokens(20))
     admit(kv, seq)
-    kv.retract(seq, 0)
-    assert usage(kv) == {"reserved": 16, "free": 16}
-    kv.check([seq])
+    assert not put_off(kv, seq)
+    kv.resume_publishing(seq)
 
 
 # --- the ledger, worked by hand: 8 blocks of 4 slots ---

@@ -165,7 +165,8 @@ def test_content_that_is_back_is_not_evicted(caching_world):
 @pytest.mark.parametrize(("num_later", "expected"), [(1, misses(1, 0, 1)), (2, misses(1, 2))])
 def test_evictions_are_remembered_for_a_pools_worth(caching_world, num_later, expected):
     """Pool of 2 blocks: step 1 evicts a's block, each later step evicts one more. After one more
-    the eviction is among the last two, after two more it is not."""
+    the eviction is among the last two, after two more it is not: of token ids, each block is a run
+    of its own."""
     world = caching_world(num_blocks=2)
     world.add("a", [1, 2, 3], 1)
     world.step()
@@ -260,23 +261,19 @@ def test_static_batches_count_too(caching_world):
 
 
 class NaiveMemory:
-    """Whole token prefixes: which blocks hold them, and the last evictions, one for each block.
-
-    An eviction that leaves another block with the same prefix counts, but for no prefix.
-    """
+    """Whole token prefixes: which blocks hold them, and the evictions of those no block holds."""
 
     def __init__(self, num_blocks: int) -> None:
         self.num_blocks = num_blocks
         self.prefix_of: dict[int, tuple[int, ...]] = {}
-        self.evictions: list[tuple[tuple[int, ...] | None, int]] = []
+        self.evictions: list[tuple[tuple[int, ...], int]] = []
 
     def lose(self, block_ids: list[int], step: int) -> None:
         """Blocks are taken for something else, in this order."""
         for block_id in block_ids:
             prefix = self.prefix_of.pop(block_id, None)
-            if prefix is not None:
-                is_gone = prefix not in self.prefix_of.values()
-                self.evictions.append((prefix if is_gone else None, step))
+            if prefix is not None and prefix not in self.prefix_of.values():
+                self.evictions.append((prefix, step))
 
     def publish(self, block_ids: list[int], tokens: list[int]) -> None:
         for number in range(len(tokens) // BLOCK_SIZE):
@@ -286,8 +283,7 @@ class NaiveMemory:
     def reasons(self, tokens: list[int]) -> tuple[int, list[int | None], int]:
         """Blocks hit; for each that could be but is not, the step that is to blame, None unseen;
         how many of these are behind an evicted one but there."""
-        last = self.evictions[-self.num_blocks :]
-        remembered = {prefix: step for prefix, step in last if prefix is not None}
+        remembered = dict(self.evictions[-self.num_blocks :])
         held = set(self.prefix_of.values())
         seen = held | set(remembered)
         known = {prefix[:stop] for prefix in seen for stop in range(len(prefix) + 1)}

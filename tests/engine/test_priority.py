@@ -10,6 +10,7 @@ from collections import Counter
 import pytest
 
 from engine import (
+    Chunk,
     ConfigError,
     Engine,
     EngineConfig,
@@ -187,8 +188,28 @@ def test_blocks_that_the_victim_was_about_to_fill_are_not_shared(priority_world)
     """Pool of 7 blocks. The third step's chunk of v, positions 8 to 10, fills its fifth block.
 
     c's third token takes v's chunk and blocks away; c itself uses the tail. v resumes with the 8
-    tokens that were computed; the fifth block never was, though it had been published.
+    tokens that were computed; its fifth block was never full.
     """
+    world = world_of_a_victim(priority_world)
+    assert world.run() == ["v 8+4"]
+
+
+def test_later_request_does_not_hit_what_the_victim_was_about_to_fill(priority_world):
+    """w, of the same prompt but better than v, hits the 8 tokens that were computed, too.
+
+    v then hits what w computes in the same step: 3 more tokens, 11, are 5 full blocks.
+    """
+    world = world_of_a_victim(priority_world)
+    seq = world.add("w", VICTIMS_PROMPT, 1, priority=0)
+    assert world.run() == ["w 8+3, v 10+2", "w 11+1"]
+    assert seq.num_cached_tokens == 8
+
+
+VICTIMS_PROMPT = list(range(1, 13))
+
+
+def world_of_a_victim(priority_world):
+    """After the third step, in which v lost its chunk; c has ended."""
     world = priority_world(
         num_blocks=7,
         enable_prefix_caching=True,
@@ -196,15 +217,28 @@ def test_blocks_that_the_victim_was_about_to_fill_are_not_shared(priority_world)
         long_prefill_token_threshold=3,
         reserve_full_isl=False,
     )
-    world.add("v", 12, 1, priority=9)
+    world.add("v", VICTIMS_PROMPT, 1, priority=9)
     log = [world.step()]
     world.add("c", 2, 2, priority=1)
-    assert log + world.run() == [
-        "v 0+5",
-        "v 5+3, c 0+2",
-        "c 2+1 | preempted v",
-        "v 8+4",
-    ]
+    log += [world.step(), world.step()]
+    assert log == ["v 0+5", "v 5+3, c 0+2", "c 2+1 | preempted v"]
+    assert world.finished == ["c"]
+    return world
+
+
+def test_who_is_admitted_shares_what_the_running_fill_in_the_same_step(priority_world):
+    """Nobody is preempted: v's second chunk, positions 3 to 5, fills its second and third block.
+
+    x, admitted in that step, hits the first two.
+    """
+    world = priority_world(
+        enable_prefix_caching=True, max_num_batched_tokens=8, long_prefill_token_threshold=3
+    )
+    world.add("v", [1, 2, 3, 4, 5, 6, 7], 1)
+    world.add("c", 3, 2)
+    log = [world.step()]
+    world.add("x", [1, 2, 3, 4, 9], 1)
+    assert log + world.run() == ["v 0+3, c 0+3", "v 3+3, c 3+1, x 4+1", "v 6+1"]
 
 
 def test_step_without_its_victim_has_the_shape_of_the_rest(priority_world):
@@ -299,7 +333,6 @@ class Served:
         config = EngineConfig(enable_prefix_caching=True, **(small | settings))
         engine = Engine(config, ToyLMRunner(MODEL, config))
         self.counts: Counter[str] = Counter()
-        self.watch_retractions(engine)
         heads = [rng.choices(range(256), k=size) for size in (9, 17, 30)]
         waiting = [
             Request(
@@ -322,29 +355,38 @@ class Served:
         self.counts["preempted"] = sum(seq.num_preemptions for seq in seqs)
         self.counts["hits"] = sum(seq.num_cached_tokens > 0 for seq in seqs)
 
-    def watch_retractions(self, engine: Engine) -> None:
-        retract = engine.kv.retract
 
-        def counting(seq, num_tokens):
-            num_published = seq.block_table.num_published
-            retract(seq, num_tokens)
-            self.counts["blocks taken back"] += num_published - seq.block_table.num_published
+@pytest.fixture
+def lost_chunks(monkeypatch) -> list[Chunk]:
+    """Chunks that were taken out of their step and would have completed a block."""
+    lost: list[Chunk] = []
+    remove = Step.remove
 
-        engine.kv.retract = counting
+    def watched(step: Step, seq: Sequence) -> Chunk | None:
+        chunk = remove(step, seq)
+        if chunk:
+            num_known = min(chunk.start + chunk.num_tokens, seq.num_tokens)
+            block_size = seq.block_table.block_size
+            if num_known // block_size > chunk.start // block_size:
+                lost.append(chunk)
+        return chunk
+
+    monkeypatch.setattr(Step, "remove", watched)
+    return lost
 
 
 @pytest.mark.parametrize("async_scheduling", [False, True])
-def test_tokens_depend_neither_on_the_policy_nor_on_the_pool(async_scheduling):
+def test_tokens_depend_neither_on_the_policy_nor_on_the_pool(async_scheduling, lost_chunks):
     """A model that computes shows any block that was shared without ever being filled."""
     counts: Counter[str] = Counter()
-    for seed in range(6):
+    for seed in range(8):
         roomy = Served(seed)
         tight = Served(
             seed,
             policy="priority",
             num_blocks=21,
             max_num_batched_tokens=24,
-            long_prefill_token_threshold=9,
+            long_prefill_token_threshold=5,
             reserve_full_isl=False,
             async_scheduling=async_scheduling,
         )
@@ -352,4 +394,4 @@ def test_tokens_depend_neither_on_the_policy_nor_on_the_pool(async_scheduling):
         counts += tight.counts
     assert counts["preempted"] > 20
     assert counts["hits"] > 20
-    assert counts["blocks taken back"] > 0
+    assert len(lost_chunks) > 0

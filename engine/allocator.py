@@ -1,7 +1,5 @@
 """Hands out the pool's blocks and takes them back: ids, holders, the free queue."""
 
-from collections import Counter
-
 from engine.eviction import KeyOrder, ReleaseOrder
 
 
@@ -20,7 +18,7 @@ class BlockAllocator:
     def __init__(self, num_blocks: int, eviction: str = "lru") -> None:
         self.num_blocks = num_blocks
         self.num_free = num_blocks
-        self._num_more: Counter[int] = Counter()  # holders beyond the first, of shared blocks
+        self._num_more: dict[int, int] = {}  # holders beyond the first, of shared blocks
         self._empty = list(range(num_blocks - 1, -1, -1))  # the next to be used is last
         self._cached = _order(num_blocks, eviction)
         self._counts_use = eviction != "lru"
@@ -58,12 +56,14 @@ class BlockAllocator:
 
     def share(self, block_ids: list[int]) -> None:
         """Add a holder to blocks with content; cached ones leave the free queue."""
-        if self._cached.num_of(block_ids):
-            revived = [block_id for block_id in block_ids if self._cached.discard(block_id)]
-            self.num_free -= len(revived)
-            self._num_more.update(set(block_ids).difference(revived))
-        else:
-            self._num_more.update(block_ids)
+        num_more = self._num_more
+        for block_id in block_ids:
+            if block_id in num_more:
+                num_more[block_id] += 1
+            elif self._cached.discard(block_id):
+                self.num_free -= 1
+            else:
+                num_more[block_id] = 1
         if self._counts_use:
             self._cached.hit(block_ids)
 
@@ -73,7 +73,7 @@ class BlockAllocator:
 
     def num_holders(self, block_id: int) -> int:
         """Holders of a block that is not free."""
-        return 1 + self._num_more[block_id]
+        return 1 + self._num_more.get(block_id, 0)
 
     def free(self, block_ids: list[int], *, num_kept: int) -> None:
         """Take a holder off each of a table's blocks; the first num_kept keep their content.
@@ -81,24 +81,24 @@ class BlockAllocator:
         Content goes into the queue tail first, so that the head of a sequence is evicted last.
         Empty blocks are used again tail first as well.
         """
+        if not num_kept and not self._num_more:
+            self._empty += block_ids
+            self.num_free += len(block_ids)
+            return
         num_more = self._num_more
         num_leading = 0  # shared blocks at the head, mostly of a common prefix
         for block_id in block_ids:
             if block_id not in num_more:
                 break
-            if num_more[block_id] == 1:
-                del num_more[block_id]
-            else:
-                num_more[block_id] -= 1
+            self._let_go(block_id)
             num_leading += 1
         kept = block_ids[num_leading:num_kept]
         emptied = block_ids[max(num_kept, num_leading) :]
         if not (num_more.keys().isdisjoint(kept) and num_more.keys().isdisjoint(emptied)):
             kept = [block_id for block_id in kept if self._let_go(block_id)]
             emptied = [block_id for block_id in emptied if self._let_go(block_id)]
-        if kept:
-            kept.reverse()
-            self._cached.add(kept)
+        kept.reverse()
+        self._cached.add(kept)
         self._empty += emptied
         self.num_free += len(kept) + len(emptied)
 

@@ -18,6 +18,13 @@ class BlockTable:
         # The block after which more are full, and published when it makes a difference.
         self.deferred_after: int | None = None
 
+    def clear(self) -> None:
+        """Hold nothing any more."""
+        self.block_ids = []
+        self.num_tokens = 0
+        self.num_published = 0
+        self.deferred_after = None
+
     @property
     def num_slots(self) -> int:
         """Positions the table has room for."""

@@ -4,7 +4,7 @@ from bisect import insort
 from itertools import islice
 
 from engine.config import EngineConfig
-from engine.decode_batch import Deadlines
+from engine.decode_batch import Deadlines, DecodeBatch
 from engine.kv_manager import KVManager
 from engine.request import Sequence, Status
 from engine.scheduler import Scheduler, Step, running_order
@@ -187,25 +187,33 @@ class ContinuousScheduler(Scheduler):
         """See Scheduler. There is room for all."""
         batch = self.decodes
         assert batch is not None
-        steps = range(self.num_steps, self.num_steps + num_steps)
-        if batch.has_publishers:
-            begun = []
-            for index in steps:
-                beginning = batch.beginning(index)
-                self.kv.begin_step(index)
-                self._begin_blocks(beginning)
-                self._publish_full(index)
-                begun.append(len(beginning))
+        if self.config.enable_prefix_caching:
+            begun = self._begin_and_publish(
+                batch, range(self.num_steps, self.num_steps + num_steps)
+            )
         else:
             begun, seqs = batch.beginning_ahead(num_steps)
-            begun_in = [
-                index for index, count in zip(steps, begun, strict=True) for _ in range(count)
-            ]
-            self.kv.begin(seqs, begun_in)
-            self._published_step = steps[-1]
+            self.kv.begin(seqs)
         self.kv.fill(num_steps * batch.size)
         self.num_steps += num_steps
         batch.num_steps = self.num_steps
+        return begun
+
+    def _begin_and_publish(self, batch: DecodeBatch, steps: range) -> list[int]:
+        """Give out blocks with the step in which each is begun, for content may be evicted."""
+        if not batch.has_publishers:
+            begun, seqs = batch.beginning_ahead(len(steps))
+            counts = zip(steps, begun, strict=True)
+            self.kv.begin(seqs, [index for index, count in counts for _ in range(count)])
+            self._published_step = steps[-1]
+            return begun
+        begun = []
+        for index in steps:
+            beginning = batch.beginning(index)
+            self.kv.begin_step(index)
+            self._begin_blocks(beginning)
+            self._publish_full(index)
+            begun.append(len(beginning))
         return begun
 
     def steps_ahead(self, most: int) -> int:

@@ -165,7 +165,7 @@ class PagedKVManager:
         else:
             self._count_table(table, -1)
         self._allocator.free(table.block_ids, num_kept=table.num_published)
-        seq.block_table = BlockTable(self._block_size)
+        table.clear()
         if was_retired:
             self._count_over_reserved()
 

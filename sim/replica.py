@@ -3,7 +3,6 @@
 from bisect import bisect_left
 from collections.abc import Generator
 from itertools import accumulate
-from typing import NamedTuple
 
 import simpy
 from simpy.events import EventPriority
@@ -18,12 +17,8 @@ from sim.recorder import Recorder
 Process = Generator[simpy.Event, object, None]
 
 
-class _StepInFlight(NamedTuple):
-    step: Step
-    start_ns: int
-    queues: tuple[int, int]
-    token_ids: list[int]
-    end: simpy.Event
+# A step, its start_ns, the queues as it began, its tokens and its end.
+_StepInFlight = tuple[Step, int, tuple[int, int], list[int], simpy.Event]
 
 
 class _Late(simpy.Event):
@@ -112,7 +107,7 @@ class Replica:
     def _start(self, step: Step) -> _StepInFlight:
         token_ids = [] if isinstance(self._engine, ReplayEngine) else self._engine.run(step)
         end = _Late(self._env, self._latency.step_time_ns(step))
-        return _StepInFlight(step, self._now_ns, self._queues, token_ids, end)
+        return step, self._now_ns, self._queues, token_ids, end
 
     def _end(self, in_flight: _StepInFlight) -> Process:
         """Wait for the end of a step and take its tokens."""

@@ -11,7 +11,7 @@ from engine.scheduler import Step
 # One number of tokens (or seconds), or one for each of a run of steps.
 Quantity = TypeVar("Quantity", float, npt.NDArray[np.float64])
 
-_FEW_STEPS = 16  # up to here numbers are faster than arrays
+_FEW_STEPS = 6  # up to here numbers are faster than arrays
 
 
 class LatencyModel(Protocol):

@@ -38,8 +38,7 @@ class Replica:
     is scheduled. With asynchronous scheduling that is one step later: the step that starts now was
     scheduled when the one before it started.
 
-    A ReplayEngine knows when nothing but decodes lies ahead: these steps are slept through at once,
-    until a request comes.
+    A ReplayEngine knows when nothing but decodes lies ahead: these steps are slept through at once.
     """
 
     def __init__(
@@ -56,7 +55,8 @@ class Replica:
         self._max_wait_ns = round(engine.config.max_wait_s * 1e9)
         self._arrival_ns: dict[RequestId, int] = {}  # of the unfinished requests
         self._answered: dict[RequestId, simpy.Event] = {}
-        self._is_asleep = False  # to be woken by an arrival
+        self._is_idle = False  # to be woken by an arrival
+        self._last_step_ns = 1  # of the steps slept through, to guess how many end by when
         self._process = env.process(self._run())
 
     @property
@@ -77,8 +77,8 @@ class Replica:
             self._recorder.refused(request.request_id, str(error))
             return False
         self._arrival_ns[request.request_id] = self._now_ns
-        if self._is_asleep:
-            self._is_asleep = False
+        if self._is_idle:
+            self._is_idle = False
             self._process.interrupt()
         return True
 
@@ -127,21 +127,22 @@ class Replica:
             yield _Late(self._env, 0)
 
     def _sleep_through(self, engine: ReplayEngine) -> Process:
-        """Let the same sequences decode as long as nothing else is to be done."""
+        """Let the same sequences decode until one ends or something else may be to be done.
+
+        Nothing comes before the next event of the simulation; what comes then, waits for the end of
+        the step in flight, which is the last.
+        """
         while num_steps := engine.steps_ahead():
             start_ns, queues, num_seqs = self._now_ns, self._queues, engine.num_decodes
+            next_ns = self._env.peek()
+            num_steps = int(min(num_steps, (next_ns - start_ns) // self._last_step_ns + 2))
             durations_ns = self._latency.decode_times_ns(
                 num_seqs, engine.decode_context_tokens, num_steps
             ).tolist()
-            self._is_asleep = True
-            try:
-                yield _Late(self._env, sum(durations_ns))
-                self._is_asleep = False
-            except simpy.Interrupt:  # by an arrival: the step in flight is the last
-                ends_ns = list(accumulate(durations_ns, initial=start_ns))[1:]
-                num_steps = bisect_left(ends_ns, self._now_ns) + 1
-                del durations_ns[num_steps:]
-                yield _Late(self._env, ends_ns[num_steps - 1] - self._now_ns)
+            ends_ns = list(accumulate(durations_ns, initial=start_ns))[1:]
+            del durations_ns[bisect_left(ends_ns, next_ns) + 1 :]
+            num_steps, self._last_step_ns = len(durations_ns), durations_ns[-1]
+            yield _Late(self._env, ends_ns[num_steps - 1] - start_ns)
             usage = engine.kv.usage()
             begun, ended = engine.advance(num_steps)
             self._recorder.decoded(start_ns, durations_ns, num_seqs, begun, usage, queues)
@@ -174,9 +175,9 @@ class Replica:
                 return
             call = _Late(self._env, left_ns)
         self._recorder.idles(self._engine.kv.usage(), self._queues)
-        self._is_asleep = True
+        self._is_idle = True
         try:
             yield call
-            self._is_asleep = False
+            self._is_idle = False
         except simpy.Interrupt:
             yield _Late(self._env, 0)

@@ -119,11 +119,12 @@ class Recorder:
         durations_ns, begun: of each step, how long it took and how many blocks were begun in it.
         usage, queues: the ledger before the first, and the queues as it began.
         """
-        starts_ns = list(accumulate(durations_ns, initial=start_ns))
-        self._scheduled_ns.extend(starts_ns[:-1])
+        *starts_ns, end_ns = accumulate(durations_ns, initial=start_ns)
+        self._committed_ns = end_ns
+        self._scheduled_ns.extend(starts_ns)
         self._itl_ns.extend(durations_ns, num_seqs)
         counts = (1, num_seqs, 0, *queues, 0)
-        self._add_spell((start_ns, durations_ns, begun, num_seqs, *counts, usage), starts_ns[-1])
+        self._add_spell((start_ns, durations_ns, begun, num_seqs, *counts, usage), end_ns)
 
     def idles(self, usage: KVUsage, queues: Queues) -> None:
         """The engine has nothing to do from the last step on until the next."""

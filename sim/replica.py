@@ -132,23 +132,27 @@ class Replica:
         Nothing comes before the next event of the simulation; what comes then, waits for the end of
         the step in flight, which is the last.
         """
+        env = self._env
         while num_steps := engine.steps_ahead():
-            start_ns, queues, num_seqs = self._now_ns, self._queues, engine.num_decodes
-            next_ns = self._env.peek()
+            start_ns, next_ns = self._now_ns, env.peek()
+            queues, usage, num_seqs = self._queues, engine.kv.usage(), engine.num_decodes
             num_steps = int(min(num_steps, (next_ns - start_ns) // self._last_step_ns + 2))
             durations_ns = self._latency.decode_times_ns(
                 num_seqs, engine.decode_context_tokens, num_steps
             ).tolist()
             ends_ns = list(accumulate(durations_ns, initial=start_ns))[1:]
-            del durations_ns[bisect_left(ends_ns, next_ns) + 1 :]
-            num_steps, self._last_step_ns = len(durations_ns), durations_ns[-1]
-            yield _Late(self._env, ends_ns[num_steps - 1] - start_ns)
-            usage = engine.kv.usage()
+            num_steps = min(bisect_left(ends_ns, next_ns) + 1, num_steps)
+            end_ns = ends_ns[num_steps - 1]
+            self._last_step_ns = durations_ns[num_steps - 1]
+            yield _Late(env, end_ns - start_ns)
             begun, ended = engine.advance(num_steps)
-            self._recorder.decoded(start_ns, durations_ns, num_seqs, begun, usage, queues)
-            self._recorder.ended(ended, self._now_ns)
-            if self._answer([seq.request.request_id for seq in ended]):
-                yield _Late(self._env, 0)
+            self._recorder.decoded(
+                start_ns, durations_ns[:num_steps], num_seqs, begun, usage, queues
+            )
+            if ended:
+                self._recorder.ended(ended, end_ns)
+                if self._answer([seq.request.request_id for seq in ended]):
+                    yield _Late(env, 0)
 
     def _answer(self, request_ids: list[RequestId]) -> bool:
         """Tell whoever waits for these requests; whether anybody does.

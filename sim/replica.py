@@ -70,13 +70,14 @@ class Replica:
 
     def submit(self, request: Request) -> bool:
         """Give the engine a request now; False when it refuses."""
-        self._recorder.arrived(request.request_id, self._now_ns)
+        request_id, now_ns = request.request_id, self._now_ns
+        self._recorder.arrived(request_id, now_ns)
         try:
             self._engine.add_request(request)
         except RequestError as error:
-            self._recorder.refused(request.request_id, str(error))
+            self._recorder.refused(request_id, str(error))
             return False
-        self._arrival_ns[request.request_id] = self._now_ns
+        self._arrival_ns[request_id] = now_ns
         if self._is_idle:
             self._is_idle = False
             self._process.interrupt()
@@ -96,8 +97,8 @@ class Replica:
                 in_flight = None
                 if isinstance(engine, ReplayEngine):
                     yield from self._sleep_through(engine)
-            step = engine.schedule()
-            self._recorder.scheduled(step, self._now_ns)
+            step, now_ns = engine.schedule(), self._now_ns
+            self._recorder.scheduled(step, now_ns)
             if in_flight:
                 yield from self._end(in_flight)
             elif not step.num_tokens and not step.preempted:  # a lone victim can run at once

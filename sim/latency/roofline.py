@@ -43,23 +43,29 @@ class RooflineLatency(FormulaLatency):
         self, num_decodes: int, decode_context_tokens: Quantity, prefills: list[tuple[int, int]]
     ) -> Quantity:
         """See FormulaLatency. Every prefill chunk is charged one row of the output projection."""
-        num_tokens = num_decodes
-        num_pairs = num_context_tokens = 0
+        num_pairs = num_context_tokens = num_prefill_tokens = 0
         for num_chunk_tokens, context in prefills:
-            num_tokens += num_chunk_tokens
+            num_prefill_tokens += num_chunk_tokens
             num_context_tokens += context + num_chunk_tokens
             # Query k of the chunk attends to context + k tokens, k = 1 ... num_chunk_tokens.
             num_pairs += num_chunk_tokens * context
             num_pairs += num_chunk_tokens * (num_chunk_tokens + 1) // 2
         matrices_s = max(
             self._weights_s,
-            num_tokens * self._layers_s_per_token
+            (num_decodes + num_prefill_tokens) * self._layers_s_per_token
             + (num_decodes + len(prefills)) * self._output_s_per_row,
         )
-        pairs_s = (decode_context_tokens + num_pairs) * self._attention_s_per_pair
-        reading_s = (decode_context_tokens + num_context_tokens) * self._kv_s_per_token
-        if isinstance(pairs_s, float):
-            attention_s = max(pairs_s, reading_s)
+        if not prefills:  # every decode attends to as many tokens as it reads
+            attention_s = decode_context_tokens * max(
+                self._attention_s_per_pair, self._kv_s_per_token
+            )
         else:
-            attention_s = np.maximum(pairs_s, reading_s)
+            attention_s = _larger(
+                (decode_context_tokens + num_pairs) * self._attention_s_per_pair,
+                (decode_context_tokens + num_context_tokens) * self._kv_s_per_token,
+            )
         return attention_s + (matrices_s + self._overhead_s)
+
+
+def _larger(a: Quantity, b: Quantity) -> Quantity:
+    return max(a, b) if isinstance(a, float) else np.maximum(a, b)

@@ -61,6 +61,10 @@ def run(
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of the first run.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for run folders.")] = Path("runs"),
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar and no notes.")] = False,
+    stepwise: Annotated[
+        bool,
+        typer.Option("--stepwise", help="Take every step by itself: slower, the same results."),
+    ] = False,
     output_format: Annotated[
         OutputFormat, typer.Option("--format", help="What is printed.")
     ] = OutputFormat.TABLE,
@@ -77,6 +81,7 @@ def run(
         [*(overrides or []), *seed_override],
         out,
         quiet=quiet,
+        stepwise=stepwise,
         output_format=output_format.value,
     )
 

@@ -23,6 +23,7 @@ class Job:
     system: str
     labels: dict[str, Any]  # swept key path -> value
     scenario: Scenario  # of this point and seed
+    stepwise: bool = False  # see `simulate`
 
     @property
     def name(self) -> str:
@@ -38,11 +39,13 @@ class Result:
     records: Records
 
 
-def plan_jobs(scenario: Scenario) -> list[Job]:
+def plan_jobs(scenario: Scenario, *, stepwise: bool = False) -> list[Job]:
     """All runs of a scenario, in the order of its tables."""
     swept = points(scenario)
     return [
-        Job(system, labels, point.model_copy(update={"seed": scenario.seed + replication}))
+        Job(
+            system, labels, point.model_copy(update={"seed": scenario.seed + replication}), stepwise
+        )
         for system in scenario.systems
         for labels, point in swept
         for replication in range(scenario.replications)
@@ -95,7 +98,7 @@ def _run(job: Job, on_progress: Callable[[float], None]) -> Result:
     try:
         # One thread: the matrices are small, and sums in BLAS depend on the number of threads.
         with threadpool_limits(1):
-            records = simulate(job.scenario, job.system, on_progress)
+            records = simulate(job.scenario, job.system, on_progress, stepwise=job.stepwise)
     except OverflowError:
         raise UserError(
             f"{job.name}: the simulated time goes past 292 years, where int64 nanoseconds end; "

@@ -27,18 +27,24 @@ _MOST_NOTES = 8  # printed; all of them are in run.json
 
 
 def run_scenario(
-    path: Path, overrides: list[str], out: Path, *, quiet: bool, output_format: str
+    path: Path,
+    overrides: list[str],
+    out: Path,
+    *,
+    quiet: bool,
+    output_format: str,
+    stepwise: bool,
 ) -> None:
     """Run a scenario unless its results are there already, and print its summary.
 
     output_format: table, json or csv. Raises UserError and WorkloadError for mistakes of the user.
     """
     scenario = load_scenario(path, overrides)
-    folder = folder_for(scenario, out)
+    folder = folder_for(scenario, out, stepwise=stepwise)
     is_new = not is_finished(folder)
     if is_new:
         with new_folder(folder) as partial:
-            write_run(partial, scenario, _run(scenario, quiet))
+            write_run(partial, scenario, _run(scenario, quiet=quiet, stepwise=stepwise))
     _print_summary(read_summary(folder), list(scenario.sweep), output_format)
     if not quiet:
         notes = read_notes(folder)
@@ -49,8 +55,8 @@ def run_scenario(
         print(f"{'written to' if is_new else 'found in'} {folder}", file=sys.stderr)
 
 
-def _run(scenario: Scenario, quiet: bool) -> list[Result]:
-    jobs = plan_jobs(scenario)
+def _run(scenario: Scenario, *, quiet: bool, stepwise: bool) -> list[Result]:
+    jobs = plan_jobs(scenario, stepwise=stepwise)
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),

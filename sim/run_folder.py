@@ -24,14 +24,16 @@ from sim.scenario_file import dump_scenario, map_paths
 _PACKAGES = ("engine", "workloads", "sim")
 
 
-def folder_for(scenario: Scenario, out: Path) -> Path:
+def folder_for(scenario: Scenario, out: Path, *, stepwise: bool = False) -> Path:
     """Where the results of this scenario belong, by a hash of everything that decides them.
+
+    stepwise: decides nothing, but who compares it wants both.
 
     Raises UserError for an input file that cannot be read.
     """
     content = map_paths(scenario.model_dump(mode="json"), _file_digest)
     # Unsorted: the order of systems and sweep is that of the tables.
-    decisive = json.dumps([content, _versions(), _code_digest()])
+    decisive = json.dumps([content, _versions(), _code_digest(), stepwise])
     return out / f"{scenario.name}-{hashlib.sha256(decisive.encode()).hexdigest()[:10]}"
 
 

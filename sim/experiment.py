@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import joblib
 from threadpoolctl import threadpool_limits
 
 from sim.errors import UserError
@@ -72,6 +71,8 @@ def _results(jobs: list[Job], on_progress: Callable[[float], None]) -> Iterator[
     if len(jobs) == 1:
         yield 0, _run(jobs[0], on_progress)
         return
+    import joblib  # slow to import, and not needed for a single run
+
     parallel = joblib.Parallel(n_jobs=-1, return_as="generator_unordered")
     with _interrupts_held():
         results = parallel(joblib.delayed(_run_indexed)(i, job) for i, job in enumerate(jobs))

@@ -5,7 +5,6 @@ import math
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy.special import stdtrit
 
 from engine.kv_manager import KVUsage
 from sim.records import Distribution, Records
@@ -137,4 +136,6 @@ def half_width_95(values: npt.NDArray[np.float64]) -> float | None:
     n = len(values)
     if n < 2:
         return None
+    from scipy.special import stdtrit  # slow to import, and not needed for a single run
+
     return float(stdtrit(n - 1, 0.975) * np.std(values, ddof=1) / math.sqrt(n))

@@ -224,6 +224,9 @@ class ContinuousScheduler(Scheduler):
             return 0
         if self.waiting and not self._is_stuck:
             return 0
+        limit = self._limits.next_step()
+        if limit is not None:  # in the step after this one somebody is passed over
+            most = min(most, limit - self.num_steps + 1)
         num_free = self.kv.num_free_blocks
         if num_free >= batch.size * -(-most // self.config.block_size):
             return most

@@ -93,12 +93,25 @@ class ReplayEngine(EngineBase):
     def steps_ahead(self) -> int:
         """How many steps in a row would only let the same sequences decode, the last ending some.
 
-        0: the next step needs `schedule`.
+        With asynchronous scheduling the first of them is in flight already, and so is one more when
+        the last is committed. 0: the next step needs `schedule`.
         """
         last = self._ends.next_step()
-        if last is None or self._in_flight:
+        if last is None or not self._is_steady:
             return 0
-        return self.scheduler.steps_ahead(last - self.scheduler.num_steps + 1)
+        next_index = self._in_flight[0].index if self._in_flight else self.scheduler.num_steps
+        return self.scheduler.steps_ahead(last - next_index + 1)
+
+    @property
+    def _is_steady(self) -> bool:
+        """Whether all that is in flight is a token for each of the sequences that decode."""
+        if not self.config.async_scheduling:
+            return not self._in_flight
+        if len(self._in_flight) != 1 or self._decodes.has_publishers:
+            return False
+        step = self._in_flight[0]
+        is_pure = not step.chunks and not step.preempted
+        return is_pure and step.num_decodes == self._decodes.size
 
     @property
     def num_decodes(self) -> int:
@@ -107,16 +120,30 @@ class ReplayEngine(EngineBase):
 
     @property
     def decode_context_tokens(self) -> int:
-        """Tokens that they together attend to in the first of these steps."""
+        """Tokens that they together attend to in the next step that is scheduled."""
         return self._decodes.context_tokens
 
     def advance(self, num_steps: int) -> tuple[list[int], list[Sequence]]:
         """Take so many steps at once, at most `steps_ahead`.
 
-        Returns how many blocks were begun in each, and the sequences that ended, as `Progress` has
-        them.
+        Returns how many blocks were begun with each, and the sequences that ended, as `Progress`
+        has them.
         """
         begun = self.scheduler.advance(num_steps)
         index = self.scheduler.num_steps - 1
+        if self.config.async_scheduling:
+            self._in_flight[0] = self.scheduler.last_step = self._next_in_flight(index)
+            index -= 1
         self._decodes.commit(index)
         return begun, self._end([], index)
+
+    def _next_in_flight(self, index: int) -> Step:
+        step = Step(index)
+        batch = self._decodes
+        step.add_decodes(batch.size, batch.context_tokens - batch.size)
+        return step
+
+    @property
+    def in_flight(self) -> Step:
+        """The oldest step in flight."""
+        return self._in_flight[0]

@@ -110,7 +110,7 @@ class Scheduler(ABC):
     decodes: the sequences that are scheduled together, without a chunk each; None: every sequence
         has a chunk in every step. The decisions are the same.
     others: the running sequences that are in no decode batch.
-    num_steps: steps scheduled so far.
+    num_steps: steps scheduled so far. last_step: the last of them.
     """
 
     def __init__(self, config: EngineConfig, kv: KVManager, *, stepwise: bool = True) -> None:
@@ -123,7 +123,7 @@ class Scheduler(ABC):
         self.num_steps = 0
         self._num_started = 0
         self._is_stuck = False  # nobody can be admitted until the queue or who runs changes
-        self._last_step: Step | None = None
+        self.last_step: Step | None = None
         self._published_step = -1
 
     def add(self, seq: Sequence) -> None:
@@ -142,7 +142,7 @@ class Scheduler(ABC):
             for seq, _, _, samples in step.chunks:
                 if samples:
                     self._join_decodes(seq)
-            self._last_step = step
+            self.last_step = step
         return step
 
     @abstractmethod
@@ -198,8 +198,8 @@ class Scheduler(ABC):
             step.left.append(seq)
         if self._take_out(seq):
             # Its token of the step in flight is one of many there; from now on it is its own.
-            assert self._last_step is not None
-            self._last_step.chunks.append(Chunk(seq, seq.num_computed_tokens - 1, 1, samples=True))
+            assert self.last_step is not None
+            self.last_step.chunks.append(Chunk(seq, seq.num_computed_tokens - 1, 1, samples=True))
         self.others[seq] = None
 
     def _take_out(self, seq: Sequence) -> int:
@@ -216,7 +216,7 @@ class Scheduler(ABC):
         """How many of the next `most` steps would schedule the decode batch, as it is, and no more.
 
         Whether a member ends meanwhile is for the engine to know. 0: the next step needs
-        `schedule`. All steps before must have been committed.
+        `schedule`.
         """
         raise NotImplementedError
 

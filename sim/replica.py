@@ -17,8 +17,8 @@ from sim.recorder import Recorder
 Process = Generator[simpy.Event, object, None]
 
 
-# A step, its start_ns, the queues as it began, its tokens and its end.
-_StepInFlight = tuple[Step, int, tuple[int, int], list[int], simpy.Event]
+# A step, its start_ns and duration_ns, the queues as it began, and its tokens.
+_StepInFlight = tuple[Step, int, int, tuple[int, int], list[int]]
 
 
 class _Late(simpy.Event):
@@ -95,8 +95,9 @@ class Replica:
             if in_flight and not is_async:
                 yield from self._end(in_flight)
                 in_flight = None
-                if isinstance(engine, ReplayEngine):
-                    yield from self._sleep_through(engine)
+            if isinstance(engine, ReplayEngine):
+                while num_steps := engine.steps_ahead():
+                    in_flight = yield from self._sleep_through(engine, in_flight, num_steps)
             step, now_ns = engine.schedule(), self._now_ns
             self._recorder.scheduled(step, now_ns)
             if in_flight:
@@ -107,13 +108,13 @@ class Replica:
 
     def _start(self, step: Step) -> _StepInFlight:
         token_ids = [] if isinstance(self._engine, ReplayEngine) else self._engine.run(step)
-        end = _Late(self._env, self._latency.step_time_ns(step))
-        return step, self._now_ns, self._queues, token_ids, end
+        duration_ns = self._latency.step_time_ns(step)
+        return step, self._now_ns, duration_ns, self._queues, token_ids
 
     def _end(self, in_flight: _StepInFlight) -> Process:
-        """Wait for the end of a step and take its tokens."""
-        step, start_ns, queues, token_ids, end = in_flight
-        yield end
+        """Wait for the end of a step, that has begun just now, and take its tokens."""
+        step, start_ns, duration_ns, queues, token_ids = in_flight
+        yield _Late(self._env, duration_ns)
         now_ns = self._now_ns
         self._recorder.ran(step, start_ns, now_ns, self._engine.kv.usage(), queues)
         if isinstance(self._engine, ReplayEngine):
@@ -127,33 +128,36 @@ class Replica:
         if self._answer(ended):
             yield _Late(self._env, 0)
 
-    def _sleep_through(self, engine: ReplayEngine) -> Process:
-        """Let the same sequences decode until one ends or something else may be to be done.
+    def _sleep_through(
+        self, engine: ReplayEngine, in_flight: _StepInFlight | None, num_steps: int
+    ) -> Generator[simpy.Event, object, _StepInFlight | None]:
+        """Let the same sequences decode for at most so many steps; returns what is in flight then.
 
         Nothing comes before the next event of the simulation; what comes then, waits for the end of
         the step in flight, which is the last.
         """
-        env = self._env
-        while num_steps := engine.steps_ahead():
-            start_ns, next_ns = self._now_ns, env.peek()
-            queues, usage, num_seqs = self._queues, engine.kv.usage(), engine.num_decodes
-            num_steps = int(min(num_steps, (next_ns - start_ns) // self._last_step_ns + 2))
-            durations_ns = self._latency.decode_times_ns(
-                num_seqs, engine.decode_context_tokens, num_steps
-            ).tolist()
-            ends_ns = list(accumulate(durations_ns, initial=start_ns))[1:]
-            num_steps = min(bisect_left(ends_ns, next_ns) + 1, num_steps)
-            end_ns = ends_ns[num_steps - 1]
-            self._last_step_ns = durations_ns[num_steps - 1]
-            yield _Late(env, end_ns - start_ns)
-            begun, ended = engine.advance(num_steps)
-            self._recorder.decoded(
-                start_ns, durations_ns[:num_steps], num_seqs, begun, usage, queues
-            )
-            if ended:
-                self._recorder.ended(ended, end_ns)
-                if self._answer([seq.request.request_id for seq in ended]):
-                    yield _Late(env, 0)
+        env, recorder = self._env, self._recorder
+        start_ns, next_ns = self._now_ns, env.peek()
+        queues, usage, num_seqs = self._queues, engine.kv.usage(), engine.num_decodes
+        num_steps = int(min(num_steps, (next_ns - start_ns) // self._last_step_ns + 2))
+        durations_ns = self._latency.decode_times_ns(
+            num_seqs, engine.decode_context_tokens, num_steps
+        ).tolist()
+        if in_flight:  # the first step runs already, and the last will run when this is over
+            durations_ns.insert(0, in_flight[2])
+        ends_ns = list(accumulate(durations_ns, initial=start_ns))[1:]
+        num_steps = min(bisect_left(ends_ns, next_ns) + 1, num_steps)
+        end_ns, self._last_step_ns = ends_ns[num_steps - 1], durations_ns[num_steps - 1]
+        yield _Late(env, end_ns - start_ns)
+        begun, ended = engine.advance(num_steps)
+        recorder.decoded(start_ns, durations_ns[:num_steps], num_seqs, begun, usage, queues)
+        if ended:
+            recorder.ended(ended, end_ns)
+            if self._answer([seq.request.request_id for seq in ended]):
+                yield _Late(env, 0)
+        if not in_flight:
+            return None
+        return engine.in_flight, end_ns, durations_ns[num_steps], self._queues, []
 
     def _answer(self, request_ids: list[RequestId]) -> bool:
         """Tell whoever waits for these requests; whether anybody does.

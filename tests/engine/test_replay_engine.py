@@ -83,7 +83,7 @@ class Walk:
         if not disturbed or self.rng.random() < 0.5:
             for engine in (self.stepwise, self.replay):
                 engine.close_batch()
-        num_ahead = 0 if self.config.async_scheduling else self.replay.steps_ahead()
+        num_ahead = self.replay.steps_ahead()
         if not num_ahead or self.rng.random() < 0.2:
             self.step(disturbed=disturbed)
             return
@@ -187,7 +187,7 @@ class Walk:
             assert (step.num_tokens, step.num_decodes) == (num_seqs, num_seqs)
             assert step.decode_context_tokens == context_tokens + number * num_seqs
             assert begun[number] == num_begun(self.stepwise, step)
-            outputs = self.stepwise.commit(step, self.stepwise.run(step))
+            outputs = self.pass_on(step)
             finished = [output.request_id for output in outputs if output.finished]
             assert number == num_steps - 1 or not finished
         assert finished == ids(ended)
@@ -196,6 +196,15 @@ class Walk:
         self.counts["steps at once"] += num_steps if num_steps > 1 else 0
         self.counts["blocks begun at once"] += sum(begun) if num_steps > 1 else 0
         self.counts["evicted at once"] += self.stepwise.kv.usage().cached < usage.cached
+
+    def pass_on(self, step: Step) -> list[TokenOutput]:
+        """What the stepwise engine hands out with a step: its tokens, or those of the one before."""
+        token_ids = self.stepwise.run(step) if not self.in_flight else []
+        if not self.in_flight:
+            return self.stepwise.commit(step, token_ids)
+        outputs = self.stepwise.commit(self.in_flight.stepwise, self.in_flight.token_ids)
+        self.in_flight = InFlight(step, self.replay.in_flight, self.stepwise.run(step))
+        return outputs
 
     # --- what must hold ---
 

@@ -198,7 +198,7 @@ class Walk:
         self.counts["evicted at once"] += self.stepwise.kv.usage().cached < usage.cached
 
     def pass_on(self, step: Step) -> list[TokenOutput]:
-        """What the stepwise engine hands out with a step: its tokens, or those of the one before."""
+        """What the stepwise engine hands out with a step: its tokens, or those of the last."""
         token_ids = self.stepwise.run(step) if not self.in_flight else []
         if not self.in_flight:
             return self.stepwise.commit(step, token_ids)

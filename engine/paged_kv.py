@@ -31,6 +31,7 @@ class PagedKVManager:
         self._num_empty_slots = 0  # held by running sequences, not filled
         self._num_reserved_blocks = 0  # held by running sequences, wholly empty
         self._retired: set[Sequence] = set()
+        self._retired_holders: dict[int, int] = {}  # block -> holders that are retired
         self._num_over_reserved_blocks = 0  # held by retired sequences alone
 
     @property
@@ -75,13 +76,12 @@ class PagedKVManager:
             seq.prefix_misses = self._prefix_misses(self._trie, seq, prefix)
         table = seq.block_table
         if prefix:
+            self._num_over_reserved_blocks -= self._num_over_reserved(prefix)
             self._allocator.share(prefix)
         table.block_ids = prefix + self._allocate(num_held - len(prefix))
         table.num_published = len(prefix)
         table.num_tokens = num_filled
         self._count_table(table, +1)
-        if self._retired:
-            self._count_over_reserved()
         return True
 
     def grow(self, seq: Sequence, num_tokens: int) -> bool:
@@ -152,22 +152,29 @@ class PagedKVManager:
 
     def retire(self, seq: Sequence) -> None:
         """See KVManager."""
+        block_ids = seq.block_table.block_ids
         self._count_table(seq.block_table, -1)
         self._retired.add(seq)
-        self._count_over_reserved()
+        for block_id in block_ids:
+            self._retired_holders[block_id] = self._retired_holders.get(block_id, 0) + 1
+        self._num_over_reserved_blocks += self._num_over_reserved(block_ids)
 
     def release(self, seq: Sequence) -> None:
         """See KVManager."""
         table = seq.block_table
-        was_retired = bool(self._retired)
+        block_ids = table.block_ids
+        self._num_over_reserved_blocks -= self._num_over_reserved(block_ids)
         if seq in self._retired:
             self._retired.remove(seq)
+            for block_id in block_ids:
+                self._retired_holders[block_id] -= 1
+                if not self._retired_holders[block_id]:
+                    del self._retired_holders[block_id]
         else:
             self._count_table(table, -1)
-        self._allocator.free(table.block_ids, num_kept=table.num_published)
+        self._allocator.free(block_ids, num_kept=table.num_published)
+        self._num_over_reserved_blocks += self._num_over_reserved(block_ids)
         table.clear()
-        if was_retired:
-            self._count_over_reserved()
 
     def usage(self) -> KVUsage:
         """See KVManager."""
@@ -251,8 +258,12 @@ class PagedKVManager:
         self._num_empty_slots += sign * (num_held * self._block_size - table.num_tokens)
         self._num_reserved_blocks += sign * (num_held - num_filled)
 
-    def _count_over_reserved(self) -> None:
-        holders = Counter(b for seq in self._retired for b in seq.block_table.block_ids)
-        self._num_over_reserved_blocks = sum(
-            count == self._allocator.num_holders(block_id) for block_id, count in holders.items()
+    def _num_over_reserved(self, block_ids: list[int]) -> int:
+        """How many of these blocks retired sequences hold, and no others."""
+        retired_holders = self._retired_holders
+        if not retired_holders:
+            return 0
+        return sum(
+            retired_holders.get(block_id) == self._allocator.num_holders(block_id)
+            for block_id in block_ids
         )

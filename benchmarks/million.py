@@ -23,17 +23,24 @@ _RATE = 8.0  # requests per second; 9 are too many
 
 
 def main(
-    requests: Annotated[int, typer.Option(help="How many requests.")] = 1_000_000,
-    output_factor: Annotated[float, typer.Option(help="Scales the output lengths.")] = 1.0,
-    rate: Annotated[float, typer.Option(help="Requests per second.")] = _RATE,
+    requests: Annotated[int, typer.Option(min=1, help="How many requests.")] = 1_000_000,
+    output_factor: Annotated[
+        float, typer.Option(min=0.01, max=10, help="Scales the output lengths.")
+    ] = 1.0,
+    rate: Annotated[float, typer.Option(min=1e-6, help="Requests per second.")] = _RATE,
     shared_tokens: Annotated[
-        int, typer.Option(help="Tokens of each prompt that are one of 20 system prompts.")
+        int,
+        typer.Option(
+            min=0, max=1100, help="Tokens of each prompt that are one of 20 system prompts."
+        ),
     ] = 0,
     prefix_caching: Annotated[bool, typer.Option(help="Share equal prefixes.")] = False,
     asynchronous: Annotated[bool, typer.Option(help="Asynchronous scheduling.")] = False,
     stepwise: Annotated[bool, typer.Option(help="Take every step by itself.")] = False,
-    num_blocks: Annotated[int, typer.Option(help="Blocks of 16 tokens in the cache.")] = 26_700,
-    seed: Annotated[int, typer.Option(help="Seed of the workload.")] = 1,
+    num_blocks: Annotated[
+        int, typer.Option(min=1025, help="Blocks of 16 tokens in the cache.")
+    ] = 26_700,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the workload.")] = 1,
 ) -> None:
     """Generate, simulate and summarise one run, and print what each cost."""
     scenario = Scenario.parse(
@@ -66,14 +73,16 @@ def main(
     _line("simulated output tokens/s", _number(summary["output_tokens"]) / simulate_s)
     _line("steps per request", _number(summary["steps"]) / requests, 2)
     _line("SimPy events per request", num_events / requests, 2)
-    _line("running at once, mean", float(records.steps["running"].mean()), 1)
+    steps = records.steps
+    running = float((steps["running"] * steps["duration_ns"]).sum() / steps["duration_ns"].sum())
+    _line("running at once, mean", running, 1)
     _line("pool held, %", 100 * _number(summary["block_utilisation"]), 1)
     _line("preemptions", _number(summary["preemptions"]))
     _line("generate, s", generated_s - started_s, 2)
     _line("simulate, s", simulate_s, 2)
     _line("summarise, s", summarised_s - simulated_s, 2)
     _line("altogether, s", summarised_s - started_s, 2)
-    _line("peak memory, MB", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000)
+    _line("peak memory, MB", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6)
 
 
 def _workload(

@@ -20,7 +20,7 @@ class ContinuousScheduler(Scheduler):
     something: a block, a place in the trie, a chunk of a prompt.
     """
 
-    def __init__(self, config: EngineConfig, kv: KVManager, *, stepwise: bool = True) -> None:
+    def __init__(self, config: EngineConfig, kv: KVManager, *, stepwise: bool) -> None:
         super().__init__(config, kv, stepwise=stepwise)
         # vLLM takes the share of its own block count, which includes one null block.
         self._watermark_blocks = int(config.watermark * (config.num_blocks + 1))
@@ -39,7 +39,7 @@ class ContinuousScheduler(Scheduler):
     def _schedule_running(self, step: Step, cap: int) -> None:
         if self.decodes is not None and self.config.async_scheduling:
             self._pass_over_limited(step)
-        if self.decodes is not None and self._can_decode_together(cap):
+        if self.decodes is not None and self._can_decode_together(step, cap):
             self._decode_together(step, cap)
         else:
             for seq in self.decodes.members() if self.decodes is not None else ():
@@ -47,7 +47,8 @@ class ContinuousScheduler(Scheduler):
             self._schedule_one_by_one(step, cap)
         # Before anybody is admitted, who can then share what this step computes: every layer writes
         # all K/V of the step before any attention reads.
-        self._publish_full(step.index, [chunk.seq for chunk in step.chunks])
+        if self.config.enable_prefix_caching:
+            self._publish_full(step.index, [chunk.seq for chunk in step.chunks])
 
     # --- each sequence by itself: the rules as they are ---
 
@@ -88,12 +89,16 @@ class ContinuousScheduler(Scheduler):
 
     def _grow(self, seq: Sequence, num_tokens: int, step: Step) -> bool:
         """Find room, preempting others or, at the worst, `seq` itself: then False."""
-        while not (self.kv.grow(seq, num_tokens) if seq.lead is None else self.kv.begin([seq])):
-            victim = self._victim()
-            self._preempt(victim, step)
-            if victim is seq:
+        while not self.kv.grow(seq, num_tokens):
+            if not self._make_room(seq, step):
                 return False
         return True
+
+    def _make_room(self, seq: Sequence, step: Step) -> bool:
+        """Preempt somebody for the sake of `seq`; False if it was itself."""
+        victim = self._victim()
+        self._preempt(victim, step)
+        return victim is not seq
 
     def _victim(self) -> Sequence:
         """The running sequence to preempt next."""
@@ -128,7 +133,7 @@ class ContinuousScheduler(Scheduler):
         for seq in self._limits.due(step.index - 1):
             self._leave_decodes(seq, step)
 
-    def _can_decode_together(self, cap: int) -> bool:
+    def _can_decode_together(self, step: Step, cap: int) -> bool:
         """Whether the budget holds all members of the decode batch, wherever in order they stand.
 
         It does when all that is wanted fits, or when those who want more than a token come last.
@@ -158,7 +163,8 @@ class ContinuousScheduler(Scheduler):
     def _begin_blocks(self, beginning: dict[int, Sequence]) -> None:
         """Give members the blocks they begin, in order; there is room."""
         if beginning:
-            self.kv.begin([beginning[place] for place in sorted(beginning)])
+            has_room = self.kv.begin([beginning[place] for place in sorted(beginning)])
+            assert has_room
 
     def _serve_in_order(self, beginning: dict[int, Sequence], step: Step, cap: int) -> None:
         """Serve those who need anything in running order, preempting for want of room."""
@@ -179,9 +185,16 @@ class ContinuousScheduler(Scheduler):
             if seq.lead is None:
                 has_room = self._schedule_chunk(seq, step, cap, self.decodes.size)
             else:
-                has_room = self._grow(seq, 1, step)
+                has_room = self._begin_block(seq, step)
             if not has_room:
                 break
+
+    def _begin_block(self, seq: Sequence, step: Step) -> bool:
+        """Give a member its next block, as `_grow` does."""
+        while not self.kv.begin([seq]):
+            if not self._make_room(seq, step):
+                return False
+        return True
 
     def advance(self, num_steps: int) -> list[int]:
         """See Scheduler. There is room for all."""
@@ -193,7 +206,8 @@ class ContinuousScheduler(Scheduler):
             )
         else:
             begun, seqs = batch.beginning_ahead(num_steps)
-            self.kv.begin(seqs)
+            has_room = self.kv.begin(seqs)
+            assert has_room
         self.kv.fill(num_steps * batch.size)
         self.num_steps += num_steps
         batch.num_steps = self.num_steps
@@ -204,7 +218,9 @@ class ContinuousScheduler(Scheduler):
         if not batch.has_publishers:
             begun, seqs = batch.beginning_ahead(len(steps))
             counts = zip(steps, begun, strict=True)
-            self.kv.begin(seqs, [index for index, count in counts for _ in range(count)])
+            begun_in = [index for index, count in counts for _ in range(count)]
+            has_room = self.kv.begin(seqs, begun_in)
+            assert has_room
             self._published_step = steps[-1]
             return begun
         begun = []
@@ -212,7 +228,7 @@ class ContinuousScheduler(Scheduler):
             beginning = batch.beginning(index)
             self.kv.begin_step(index)
             self._begin_blocks(beginning)
-            self._publish_full(index)
+            self._publish_full(index, [])
             begun.append(len(beginning))
         return begun
 
@@ -227,14 +243,7 @@ class ContinuousScheduler(Scheduler):
         limit = self._limits.next_step()
         if limit is not None:  # in the step after this one somebody is passed over
             most = min(most, limit - self.num_steps + 1)
-        num_free = self.kv.num_free_blocks
-        if num_free >= batch.size * -(-most // self.config.block_size):
-            return most
-        for num_steps in range(most):
-            num_free -= len(batch.beginning(self.num_steps + num_steps))
-            if num_free < 0:
-                return num_steps
-        return most
+        return batch.steps_within(self.kv.num_free_blocks, most)
 
     # --- admission ---
 
@@ -296,14 +305,14 @@ class PriorityScheduler(ContinuousScheduler):
     def _requeue(self, seq: Sequence) -> None:
         insort(self.waiting, seq, key=_rank)
 
-    def _can_decode_together(self, cap: int) -> bool:
+    def _can_decode_together(self, step: Step, cap: int) -> bool:
         """Only with room for all: the rank of a victim is looked up among all that run."""
         assert self.decodes is not None
         block_size = self.config.block_size
-        num_blocks = len(self.decodes.beginning(self.num_steps - 1)) + sum(
+        num_blocks = len(self.decodes.beginning(step.index)) + sum(
             1 + self._num_wanted(seq) // block_size for seq in self.others
         )
-        return num_blocks <= self.kv.num_free_blocks and super()._can_decode_together(cap)
+        return num_blocks <= self.kv.num_free_blocks and super()._can_decode_together(step, cap)
 
     def _victim(self) -> Sequence:
         return max(self.running, key=_rank)

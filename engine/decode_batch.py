@@ -96,10 +96,23 @@ class DecodeBatch:
         """
         counts, seqs = [], []
         for step in range(self.num_steps, self.num_steps + num_steps):
-            group = self._by_phase.get(-step % self._block_size, _NOBODY)
+            group = self.beginning(step)
             counts.append(len(group))
             seqs += [group[place] for place in sorted(group)]
         return counts, seqs
+
+    def steps_within(self, num_blocks: int, most: int) -> int:
+        """How many of the next `most` steps so many blocks are enough for."""
+        # Every member begins one block in block_size steps.
+        num_rounds = num_blocks // self.size
+        num_steps = num_rounds * self._block_size
+        num_blocks -= num_rounds * self.size
+        while num_steps < most:
+            num_blocks -= len(self.beginning(self.num_steps + num_steps))
+            if num_blocks < 0:
+                return num_steps
+            num_steps += 1
+        return most
 
     def commit(self, step: int) -> int:
         """The tokens of a step are taken; returns how many members got one."""

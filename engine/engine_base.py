@@ -111,6 +111,13 @@ class EngineBase:
         elif step.num_tokens:
             raise RuntimeError(f"step {step.index} is not the oldest in flight")
 
+    def steps_ahead(self) -> int:
+        """How many steps in a row would only let the same sequences decode.
+
+        0: the next step needs `schedule`, as always where tokens are computed.
+        """
+        return 0
+
     def _finish(self, seq: Sequence, reason: str) -> None:
         """A sequence has its last token."""
         seq.finish_reason = reason

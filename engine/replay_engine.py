@@ -1,6 +1,7 @@
 """An engine that is told how long every output is, and takes the same decisions without tokens."""
 
 from collections.abc import Callable
+from collections.abc import Sequence as SequenceOf
 from typing import Any, NamedTuple
 
 from engine.config import EngineConfig
@@ -11,10 +12,10 @@ from engine.scheduler import Step, running_order
 
 
 class Progress(NamedTuple):
-    """What came of a step, or of several in which the same sequences decoded.
+    """What came of a step.
 
     sampled: sequences that had a chunk of their own and got a token, in order.
-    num_decoded: the others that got one, in each of the steps.
+    num_decoded: the others that got one.
     ended: those whose last token it was, in running order.
     """
 
@@ -49,11 +50,14 @@ class ReplayEngine(EngineBase):
         return step
 
     def _length(self, seq: Sequence) -> int:
-        most = seq.max_num_tokens - seq.num_prompt_tokens
-        return min(self._output_length(seq.request.request_id), most)
+        return min(self._output_length(seq.request.request_id), _most_output_tokens(seq))
 
-    def commit(self, step: Step) -> Progress:
-        """Take the tokens of the oldest step in flight and release what has ended."""
+    def run(self, step: Step) -> list[int]:
+        """Nothing is computed: the lengths are known."""
+        return []
+
+    def commit(self, step: Step, _token_ids: SequenceOf[int] = ()) -> Progress:
+        """Count the tokens of the oldest step in flight and release what has ended."""
         self._land(step)
         sampled = [
             seq
@@ -83,18 +87,17 @@ class ReplayEngine(EngineBase):
         """End these sequences and the members whose last token a step yields, in running order."""
         ended += self._ends.due(index)
         if len(ended) > 1:
-            ended.sort(key=lambda seq: seq.place)
+            ended.sort(key=running_order)
         for seq in ended:
-            most = seq.max_num_tokens - seq.num_prompt_tokens
-            is_cut = self._output_length(seq.request.request_id) > most
+            is_cut = self._output_length(seq.request.request_id) > _most_output_tokens(seq)
             self._finish(seq, "length" if is_cut else "stop")
         return ended
 
     def steps_ahead(self) -> int:
-        """How many steps in a row would only let the same sequences decode, the last ending some.
+        """See EngineBase. The last of them ends some.
 
         With asynchronous scheduling the first of them is in flight already, and so is one more when
-        the last is committed. 0: the next step needs `schedule`.
+        the last is committed.
         """
         last = self._ends.next_step()
         if last is None or not self._is_steady:
@@ -147,3 +150,7 @@ class ReplayEngine(EngineBase):
     def in_flight(self) -> Step:
         """The oldest step in flight."""
         return self._in_flight[0]
+
+
+def _most_output_tokens(seq: Sequence) -> int:
+    return seq.max_num_tokens - seq.num_prompt_tokens

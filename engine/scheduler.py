@@ -113,7 +113,7 @@ class Scheduler(ABC):
     num_steps: steps scheduled so far. last_step: the last of them.
     """
 
-    def __init__(self, config: EngineConfig, kv: KVManager, *, stepwise: bool = True) -> None:
+    def __init__(self, config: EngineConfig, kv: KVManager, *, stepwise: bool) -> None:
         self.config = config
         self.kv = kv
         self.waiting: deque[Sequence] = deque()
@@ -212,13 +212,13 @@ class Scheduler(ABC):
             self.kv.publish(seq, seq.num_computed_tokens - num_unknown)
         return num_in_flight
 
+    @abstractmethod
     def steps_ahead(self, most: int) -> int:
         """How many of the next `most` steps would schedule the decode batch, as it is, and no more.
 
         Whether a member ends meanwhile is for the engine to know. 0: the next step needs
         `schedule`.
         """
-        raise NotImplementedError
 
     @abstractmethod
     def advance(self, num_steps: int) -> list[int]:
@@ -227,18 +227,17 @@ class Scheduler(ABC):
         Returns how many blocks the members begin in each.
         """
 
-    def _publish_full(self, index: int, seqs: list[Sequence] | None = None) -> None:
-        """Let others share the blocks that members, and these sequences, fill in a step, in order.
+    def _publish_full(self, index: int, others: list[Sequence]) -> None:
+        """Let others share the blocks that running sequences fill in a step, in running order.
 
-        After all of them have got their memory. seqs: running, but no members, in order.
+        After all of them have got their memory. others: those that are no members and fill some.
         """
-        if not self.config.enable_prefix_caching:
-            return
         self._published_step = index
-        filling = self.decodes.filling(self._known_step) if self.decodes is not None else []
-        if seqs and filling:
-            seqs = sorted(seqs + filling, key=running_order)
-        for seq in seqs or filling:
+        seqs = others
+        if self.decodes is not None:
+            seqs = seqs + self.decodes.filling(self._known_step)
+            seqs.sort(key=running_order)
+        for seq in seqs:
             if seq.lead is None:
                 self.kv.publish(seq, min(seq.num_computed_tokens, seq.num_tokens))
             else:

@@ -15,7 +15,7 @@ class StaticScheduler(Scheduler):
     the whole batch has; it is not computed any further, which flatters static batching.
     """
 
-    def __init__(self, config: EngineConfig, kv: KVManager, *, stepwise: bool = True) -> None:
+    def __init__(self, config: EngineConfig, kv: KVManager, *, stepwise: bool) -> None:
         super().__init__(config, kv, stepwise=stepwise)
         self._ended: list[Sequence] = []  # rows of the batch that keep their memory
         self._is_closed = False
@@ -28,7 +28,8 @@ class StaticScheduler(Scheduler):
         if not self.running:
             self._start_batch(step)
         elif self.decodes is not None:
-            self._publish_full(step.index)
+            if self.config.enable_prefix_caching:
+                self._publish_full(step.index, [])
             self.kv.fill(self.decodes.size, len(self.decodes.beginning(step.index)))
             step.add_decodes(self.decodes.size, self.decodes.context_tokens)
         else:
@@ -67,8 +68,9 @@ class StaticScheduler(Scheduler):
         batch = self.decodes
         assert batch is not None
         begun = [len(batch.beginning(self.num_steps + ahead)) for ahead in range(num_steps)]
-        for ahead in range(num_steps):
-            self._publish_full(self.num_steps + ahead)
+        if self.config.enable_prefix_caching:
+            for ahead in range(num_steps):
+                self._publish_full(self.num_steps + ahead, [])
         self.kv.fill(num_steps * batch.size, sum(begun))
         self.num_steps += num_steps
         batch.num_steps = self.num_steps

@@ -24,7 +24,7 @@ _COUNT_COLUMNS = (
     *("output_tokens", "preemptions", "queried_tokens", "cached_tokens"),
     *("partial_tokens", "unseen_tokens", "evicted_tokens"),
 )
-_MOST_SPELLS = 1 << 12  # kept before they become rows
+_MOST_WAITING = 1 << 14  # rows that are still spells
 
 
 # Steps of equal make-up in a row, or one row of any other kind. A plain tuple, for there are many:
@@ -39,12 +39,19 @@ class Recorder:
     """Columns of a run of num_requests requests, known by their numbers 0 to num_requests - 1.
 
     on_finished: told, a hundred times in a run, how many more requests are done with.
+    dates_evictions: keep the time of every step, for requests that miss what was evicted.
     """
 
     def __init__(
-        self, num_requests: int, block_size: int, on_finished: Callable[[int], None]
+        self,
+        num_requests: int,
+        block_size: int,
+        on_finished: Callable[[int], None],
+        *,
+        dates_evictions: bool = True,
     ) -> None:
         self._block_size = block_size
+        self._dates_evictions = dates_evictions
         self._on_finished = on_finished
         self._num_between_reports = max(num_requests // 100, 1)
         self._num_unreported = 0
@@ -53,6 +60,7 @@ class Recorder:
         self._finish_reasons = array("b", [NEVER]) * num_requests
         self._last_token_ns = array("q", [NEVER]) * num_requests
         self._spells: list[_Spell] = []
+        self._num_waiting = 0  # rows that they will be
         self._steps = StepTable()
         self._itl_ns = ValueCounts()
         self._ledger = LedgerIntegral()
@@ -74,7 +82,8 @@ class Recorder:
 
     def scheduled(self, step: Step, now_ns: int) -> None:
         """The scheduler has admitted and preempted, whether or not there is anything to compute."""
-        self._scheduled_ns.append(now_ns)
+        if self._dates_evictions:
+            self._scheduled_ns.append(now_ns)
         for seq, num_cached in step.admitted:
             index = int(seq.request.request_id)
             if self._times["admitted_ns"][index] == NEVER:
@@ -121,7 +130,8 @@ class Recorder:
         """
         *starts_ns, end_ns = accumulate(durations_ns, initial=start_ns)
         self._committed_ns = end_ns
-        self._scheduled_ns.extend(starts_ns)
+        if self._dates_evictions:
+            self._scheduled_ns.extend(starts_ns)
         self._itl_ns.extend(durations_ns, num_seqs)
         counts = (1, num_seqs, 0, *queues, 0)
         self._add_spell((start_ns, durations_ns, begun, num_seqs, *counts, usage), end_ns)
@@ -140,13 +150,15 @@ class Recorder:
         self._idle = None
         self._spells.append(spell)
         self._covered_ns = end_ns
-        if len(self._spells) > _MOST_SPELLS:
+        self._num_waiting += len(spell[1])
+        if self._num_waiting > _MOST_WAITING:
             self._flush()
 
     def _flush(self) -> None:
         """Make rows of the spells."""
         rows = _rows(self._spells, self._block_size)
         self._spells.clear()
+        self._num_waiting = 0
         self._ledger.add(rows.usage, rows.duration_ns)
         self._steps.extend(rows)
 
@@ -174,7 +186,6 @@ class Recorder:
             index = int(seq.request.request_id)
             self._counts["output_tokens"][index] = seq.num_output_tokens
             self._finished(index, now_ns, seq.finish_reason)
-        self._committed_ns = now_ns
 
     def _got_token(self, index: int, now_ns: int) -> None:
         before_ns = self._last_token_ns[index]

@@ -1,5 +1,6 @@
 """One engine under the simulated clock: a SimPy process that steps it."""
 
+import math
 from bisect import bisect_left
 from collections.abc import Generator
 from itertools import accumulate
@@ -8,7 +9,7 @@ import simpy
 from simpy.events import EventPriority
 
 from engine.engine import Engine
-from engine.replay_engine import ReplayEngine
+from engine.replay_engine import Progress, ReplayEngine
 from engine.request import Request, RequestError, RequestId
 from engine.scheduler import Step
 from sim.latency.model import LatencyModel
@@ -95,9 +96,8 @@ class Replica:
             if in_flight and not is_async:
                 yield from self._end(in_flight)
                 in_flight = None
-            if isinstance(engine, ReplayEngine):
-                while num_steps := engine.steps_ahead():
-                    in_flight = yield from self._sleep_through(engine, in_flight, num_steps)
+            while num_steps := engine.steps_ahead():
+                in_flight = yield from self._sleep_through(in_flight, num_steps)
             step, now_ns = engine.schedule(), self._now_ns
             self._recorder.scheduled(step, now_ns)
             if in_flight:
@@ -107,7 +107,7 @@ class Replica:
             in_flight = self._start(step) if step.num_tokens else None
 
     def _start(self, step: Step) -> _StepInFlight:
-        token_ids = [] if isinstance(self._engine, ReplayEngine) else self._engine.run(step)
+        token_ids = self._engine.run(step)
         duration_ns = self._latency.step_time_ns(step)
         return step, self._now_ns, duration_ns, self._queues, token_ids
 
@@ -117,29 +117,30 @@ class Replica:
         yield _Late(self._env, duration_ns)
         now_ns = self._now_ns
         self._recorder.ran(step, start_ns, now_ns, self._engine.kv.usage(), queues)
-        if isinstance(self._engine, ReplayEngine):
-            progress = self._engine.commit(step)
-            self._recorder.progressed(progress, now_ns)
-            ended = [seq.request.request_id for seq in progress.ended]
+        outcome = self._engine.commit(step, token_ids)
+        if isinstance(outcome, Progress):
+            self._recorder.progressed(outcome, now_ns)
+            ended = [seq.request.request_id for seq in outcome.ended]
         else:
-            outputs = self._engine.commit(step, token_ids)
-            self._recorder.handed_out(outputs, now_ns)
-            ended = [output.request_id for output in outputs if output.finished]
+            self._recorder.handed_out(outcome, now_ns)
+            ended = [output.request_id for output in outcome if output.finished]
         if self._answer(ended):
             yield _Late(self._env, 0)
 
     def _sleep_through(
-        self, engine: ReplayEngine, in_flight: _StepInFlight | None, num_steps: int
+        self, in_flight: _StepInFlight | None, num_steps: int
     ) -> Generator[simpy.Event, object, _StepInFlight | None]:
         """Let the same sequences decode for at most so many steps; returns what is in flight then.
 
         Nothing comes before the next event of the simulation; what comes then, waits for the end of
         the step in flight, which is the last.
         """
-        env, recorder = self._env, self._recorder
+        env, engine, recorder = self._env, self._engine, self._recorder
+        assert isinstance(engine, ReplayEngine)
         start_ns, next_ns = self._now_ns, env.peek()
         queues, usage, num_seqs = self._queues, engine.kv.usage(), engine.num_decodes
-        num_steps = int(min(num_steps, (next_ns - start_ns) // self._last_step_ns + 2))
+        if next_ns < math.inf:  # about as many as end by then
+            num_steps = min(num_steps, int(next_ns - start_ns) // self._last_step_ns + 2)
         durations_ns = self._latency.decode_times_ns(
             num_seqs, engine.decode_context_tokens, num_steps
         ).tolist()

@@ -46,7 +46,10 @@ def serve(
     config = scenario.engine_config(system)
     engine = build_engine(scenario, config, workload, stepwise=stepwise)
     recorder = Recorder(
-        len(workload), config.block_size, lambda done: on_progress(done / len(workload))
+        len(workload),
+        config.block_size,
+        lambda done: on_progress(done / len(workload)),
+        dates_evictions=config.enable_prefix_caching,
     )
     env = env or simpy.Environment()
     replica = Replica(env, engine, build_latency(scenario), recorder)

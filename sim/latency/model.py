@@ -57,4 +57,6 @@ class FormulaLatency(ABC):
             return np.array([max(round(time_ns), 1) for time_ns in few], np.int64)
         contexts = context_tokens + num_seqs * np.arange(num_steps, dtype=np.float64)
         times = np.rint(self.seconds(num_seqs, contexts, []) * 1e9)
+        if times.max() >= 2**63:
+            raise OverflowError("a step takes longer than int64 nanoseconds can say")
         return np.maximum(times, 1).astype(np.int64)

@@ -124,7 +124,7 @@ def test_records_of_a_long_run_are_those_of_every_step_by_itself(
     monkeypatch.setattr(step_table, "_CHUNK", 64)
     scenario = random_scenario(seed)
     stepwise = simulate(scenario, "default", stepwise=True)
-    monkeypatch.setattr(recorder, "_MOST_SPELLS", 5)
+    monkeypatch.setattr(recorder, "_MOST_WAITING", 5)
     records = simulate(scenario, "default")
     assert_equal_records(records, stepwise)
     assert len(records.steps) <= 64 + 64

@@ -143,7 +143,7 @@ class Replica:
             num_steps = min(num_steps, int(next_ns - start_ns) // self._last_step_ns + 2)
         durations_ns = self._latency.decode_times_ns(
             num_seqs, engine.decode_context_tokens, num_steps
-        ).tolist()
+        )
         if in_flight:  # the first step runs already, and the last will run when this is over
             durations_ns.insert(0, in_flight[2])
         ends_ns = list(accumulate(durations_ns, initial=start_ns))[1:]

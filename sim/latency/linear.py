@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from sim.latency.model import FormulaLatency, Quantity
+from sim.latency.model import FormulaLatency
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,9 +14,13 @@ class LinearLatency(FormulaLatency):
     per_context_token_s: float = 0.0
     per_prefill_token_s: float = 0.0
 
+    def decode_line(self, num_decodes: int) -> tuple[float, float]:
+        """See FormulaLatency."""
+        return num_decodes * self.per_decode_s + self.step_s, self.per_context_token_s
+
     def seconds(
-        self, num_decodes: int, decode_context_tokens: Quantity, prefills: list[tuple[int, int]]
-    ) -> Quantity:
+        self, num_decodes: int, decode_context_tokens: int, prefills: list[tuple[int, int]]
+    ) -> float:
         """See FormulaLatency."""
         num_prefill_tokens = sum(num_tokens for num_tokens, _ in prefills)
         return (

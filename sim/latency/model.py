@@ -1,17 +1,13 @@
 """What a latency model answers, and the mechanism shared by those that are a formula."""
 
 from abc import ABC, abstractmethod
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from engine.scheduler import Step
 
-# One number of tokens (or seconds), or one for each of a run of steps.
-Quantity = TypeVar("Quantity", float, npt.NDArray[np.float64])
-
-_FEW_STEPS = 6  # up to here numbers are faster than arrays
+_FEW_STEPS = 24  # up to here numbers are faster than arrays
 
 
 class LatencyModel(Protocol):
@@ -23,40 +19,43 @@ class LatencyModel(Protocol):
     def step_time_ns(self, step: Step) -> int:
         """Duration of any step."""
 
-    def decode_times_ns(
-        self, num_seqs: int, context_tokens: int, num_steps: int
-    ) -> npt.NDArray[np.int64]:
+    def decode_times_ns(self, num_seqs: int, context_tokens: int, num_steps: int) -> list[int]:
         """Durations of num_steps steps in a row in which the same sequences decode.
 
         context_tokens: tokens that all sequences together attend to in the first of them; each
-        later step has num_seqs more. Returns shape [num_steps].
+        later step has num_seqs more.
         """
 
 
 class FormulaLatency(ABC):
-    """A latency model that is one formula, evaluated for a step or for a run of steps at once."""
+    """A latency model that is a formula, and for decodes alone one that is linear."""
+
+    @abstractmethod
+    def decode_line(self, num_decodes: int) -> tuple[float, float]:
+        """Seconds of a step of decodes alone: a number, and one for each token of context."""
 
     @abstractmethod
     def seconds(
-        self, num_decodes: int, decode_context_tokens: Quantity, prefills: list[tuple[int, int]]
-    ) -> Quantity:
-        """Duration of a step of this shape; see `engine.scheduler.Step` for the three."""
+        self, num_decodes: int, decode_context_tokens: int, prefills: list[tuple[int, int]]
+    ) -> float:
+        """Duration of a step with prefills; see `engine.scheduler.Step` for the three."""
 
     def step_time_ns(self, step: Step) -> int:
         """See LatencyModel."""
-        context_tokens = float(step.decode_context_tokens)
-        return max(round(self.seconds(step.num_decodes, context_tokens, step.prefills) * 1e9), 1)
+        if not step.prefills:
+            return self.decode_times_ns(step.num_decodes, step.decode_context_tokens, 1)[0]
+        seconds = self.seconds(step.num_decodes, step.decode_context_tokens, step.prefills)
+        return max(round(seconds * 1e9), 1)
 
-    def decode_times_ns(
-        self, num_seqs: int, context_tokens: int, num_steps: int
-    ) -> npt.NDArray[np.int64]:
+    def decode_times_ns(self, num_seqs: int, context_tokens: int, num_steps: int) -> list[int]:
         """See LatencyModel."""
+        step_s, token_s = self.decode_line(num_seqs)
         if num_steps <= _FEW_STEPS:
-            contexts_few = range(context_tokens, context_tokens + num_seqs * num_steps, num_seqs)
-            few = [self.seconds(num_seqs, float(context), []) * 1e9 for context in contexts_few]
-            return np.array([max(round(time_ns), 1) for time_ns in few], np.int64)
+            few = range(context_tokens, context_tokens + num_steps * num_seqs, num_seqs)
+            return [max(round((tokens * token_s + step_s) * 1e9), 1) for tokens in few]
         contexts = context_tokens + num_seqs * np.arange(num_steps, dtype=np.float64)
-        times = np.rint(self.seconds(num_seqs, contexts, []) * 1e9)
+        times = np.rint((contexts * token_s + step_s) * 1e9)
         if times.max() >= 2**63:
             raise OverflowError("a step takes longer than int64 nanoseconds can say")
-        return np.maximum(times, 1).astype(np.int64)
+        times_ns: list[int] = np.maximum(times, 1).astype(np.int64).tolist()
+        return times_ns

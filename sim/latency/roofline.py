@@ -3,10 +3,8 @@
 Williams, Waterman and Patterson, "Roofline", CACM 52(4), 2009.
 """
 
-import numpy as np
-
 from sim.catalogue import Hardware, Model
-from sim.latency.model import FormulaLatency, Quantity
+from sim.latency.model import FormulaLatency
 
 
 class RooflineLatency(FormulaLatency):
@@ -39,33 +37,32 @@ class RooflineLatency(FormulaLatency):
         self._kv_s_per_token = model.kv_bytes_per_token * s_per_byte
         self._overhead_s = overhead_s
 
+    def decode_line(self, num_decodes: int) -> tuple[float, float]:
+        """See FormulaLatency. Every decode attends to as many tokens as it reads."""
+        step_s = self._matrices_s(num_decodes, num_decodes) + self._overhead_s
+        return step_s, max(self._attention_s_per_pair, self._kv_s_per_token)
+
     def seconds(
-        self, num_decodes: int, decode_context_tokens: Quantity, prefills: list[tuple[int, int]]
-    ) -> Quantity:
+        self, num_decodes: int, decode_context_tokens: int, prefills: list[tuple[int, int]]
+    ) -> float:
         """See FormulaLatency. Every prefill chunk is charged one row of the output projection."""
-        num_pairs = num_context_tokens = num_prefill_tokens = 0
+        num_tokens, num_pairs = num_decodes, decode_context_tokens
+        num_context_tokens = decode_context_tokens
         for num_chunk_tokens, context in prefills:
-            num_prefill_tokens += num_chunk_tokens
+            num_tokens += num_chunk_tokens
             num_context_tokens += context + num_chunk_tokens
             # Query k of the chunk attends to context + k tokens, k = 1 ... num_chunk_tokens.
             num_pairs += num_chunk_tokens * context
             num_pairs += num_chunk_tokens * (num_chunk_tokens + 1) // 2
-        matrices_s = max(
-            self._weights_s,
-            (num_decodes + num_prefill_tokens) * self._layers_s_per_token
-            + (num_decodes + len(prefills)) * self._output_s_per_row,
+        attention_s = max(
+            num_pairs * self._attention_s_per_pair, num_context_tokens * self._kv_s_per_token
         )
-        if not prefills:  # every decode attends to as many tokens as it reads
-            attention_s = decode_context_tokens * max(
-                self._attention_s_per_pair, self._kv_s_per_token
-            )
-        else:
-            attention_s = _larger(
-                (decode_context_tokens + num_pairs) * self._attention_s_per_pair,
-                (decode_context_tokens + num_context_tokens) * self._kv_s_per_token,
-            )
-        return attention_s + (matrices_s + self._overhead_s)
+        num_rows = num_decodes + len(prefills)
+        return attention_s + (self._matrices_s(num_tokens, num_rows) + self._overhead_s)
 
-
-def _larger(a: Quantity, b: Quantity) -> Quantity:
-    return max(a, b) if isinstance(a, float) else np.maximum(a, b)
+    def _matrices_s(self, num_tokens: int, num_rows: int) -> float:
+        """Products of all tokens with the layers, and of rows with the output projection."""
+        return max(
+            self._weights_s,
+            num_tokens * self._layers_s_per_token + num_rows * self._output_s_per_row,
+        )

@@ -151,12 +151,12 @@ def test_a_run_of_decodes_takes_what_its_steps_take(latency, seed):
         num_steps = rng.choice([1, 2, 37])
         times = latency.decode_times_ns(num_seqs, context, num_steps)
         steps = [step_of(num_seqs, context + num_seqs * i) for i in range(num_steps)]
-        assert times.tolist() == [latency.step_time_ns(step) for step in steps]
+        assert times == [latency.step_time_ns(step) for step in steps]
 
 
 def test_durations_are_whole_numbers(latency):
     assert isinstance(latency.step_time_ns(step_of(3, 1_000)), int)
-    assert latency.decode_times_ns(3, 1_000, 2).dtype == np.int64
+    assert {type(t) for n in (2, 99) for t in latency.decode_times_ns(3, 1_000, n)} == {int}
 
 
 def test_no_step_is_shorter_than_a_nanosecond():
@@ -168,7 +168,7 @@ def test_no_step_is_shorter_than_a_nanosecond():
         RooflineLatency(catalogue.model("toy"), gpu, **no_time),
     ):
         assert latency.step_time_ns(step_of(1, 1)) == 1
-        assert latency.decode_times_ns(1, 1, 3).tolist() == [1, 1, 1]
+        assert latency.decode_times_ns(1, 1, 3) == [1, 1, 1]
 
 
 def test_more_context_never_takes_less_time(latency):

@@ -233,10 +233,10 @@ class PrefixTrie:
             num_blocks = 1
             if held[-1] == block_id and not run.spares:
                 # The end of a run, the usual case: as much of it as goes, backwards, at once.
-                num_blocks = min(len(held), num_asked - num_done)
-                if num_blocks > 1:
-                    asked = block_ids[num_done : num_done + num_blocks]
-                    num_blocks = _num_equal(held[: -num_blocks - 1 : -1], asked)
+                going = block_ids[num_done : num_done + len(held)]
+                num_blocks = len(going)
+                if going != held[: -num_blocks - 1 : -1]:
+                    num_blocks = _num_equal(going, held[: -num_blocks - 1 : -1])
                 self._evict(run, len(held) - num_blocks, steps[num_done : num_done + num_blocks])
             else:
                 index = run.index(block_id)
@@ -258,8 +258,8 @@ class PrefixTrie:
         """Paths from `start` on lose their last block, the last path first, in these steps."""
         held, evicted_at = run.block_ids, run.evicted_at
         stop = start + len(steps)
-        if len(evicted_at) < stop:
-            evicted_at += [_NEVER] * (stop - len(evicted_at))
+        if len(evicted_at) < start:
+            evicted_at += [_NEVER] * (start - len(evicted_at))
         evicted_at[start:stop] = steps[::-1]
         _clear(held, start, stop)
         if not held:

@@ -84,31 +84,31 @@ class SegmentPrompt:
         """What blocks first to stop - 1 hold of the prompt followed by the answer.
 
         Returns runs (key, start, num_blocks): blocks start to start + num_blocks - 1 of what `key`
-        tells. Blocks inside one segment: ("content", content id, phase), which no tuple of token
-        ids equals, where the first whole block begins at offset `phase` of the content. A block
-        across segments is a run of its own, whose key is a tuple of parts (content id, offset,
-        num_tokens). With block size 4, segments (7, 9) and (8, 11) have the runs
-        (("content", 7, 0), 0, 2), (((7, 8, 1), (8, 0, 3)), 0, 1) and (("content", 8, 3), 0, 2).
+        tells. A run begins with a block that holds the beginning of a segment, and goes on with
+        those that lie wholly in the last segment of that block. The key is what its first block
+        holds, as parts (content id, offset, num_tokens), which no tuple of token ids equals. With
+        block size 4, segments (7, 9) and (8, 11) have the runs (((7, 0, 4),), 0, 2) and
+        (((7, 8, 1), (8, 0, 3)), 0, 3).
 
         The output goes by its content id, so `output_token_ids` are not read; where a later
         prompt quotes the answer, they must be the answer's own tokens.
         """
-        starts, content_ids = self._starts, self._content_ids
-        position, end = first * block_size, stop * block_size
-        segment = self._segment_at(position)
+        starts = self._starts
         runs: list[tuple[Hashable, int, int]] = []
-        while position < end:
-            num_blocks = (min(starts[segment + 1], end) - position) // block_size
-            if num_blocks:
-                index, phase = divmod(position - starts[segment], block_size)
-                runs.append((("content", content_ids[segment], phase), index, num_blocks))
-                position += num_blocks * block_size
-            else:
-                block_end = position + block_size
-                runs.append((tuple(self._parts(segment, position, block_end)), 0, 1))
-                position = block_end
-            while starts[segment + 1] <= position:
-                segment += 1
+        block = first
+        while block < stop:
+            segment = self._segment_at(block * block_size)
+            head = block
+            if starts[segment + 1] >= (block + 1) * block_size:  # the block lies in one segment
+                head = starts[segment] // block_size
+            position = head * block_size
+            if position < starts[segment]:
+                segment = self._segment_at(position)
+            parts = self._parts(segment, position, position + block_size)
+            end = self._starts[segment + len(parts)] // block_size
+            num_blocks = min(end, stop) - block
+            runs.append((tuple(parts), block - head, num_blocks))
+            block += num_blocks
         return runs
 
     def _segment_at(self, position: int) -> int:

@@ -102,34 +102,36 @@ def test_runs_of_a_worked_example() -> None:
     """Blocks of 4 over segments of 9 and 11 tokens, then the answer (content 9), on a boundary."""
     prompt = SegmentPrompt([(7, 9), (8, 11)], answer_id=9)
     assert prompt.block_runs(4, 0, 7, [0] * 8) == [
-        (("content", 7, 0), 0, 2),
-        (((7, 8, 1), (8, 0, 3)), 0, 1),
-        (("content", 8, 3), 0, 2),
-        (("content", 9, 0), 0, 2),
+        (((7, 0, 4),), 0, 2),
+        (((7, 8, 1), (8, 0, 3)), 0, 3),
+        (((9, 0, 4),), 0, 2),
     ]
 
 
 def test_runs_are_cut_where_they_are_asked_for() -> None:
-    """Blocks 1 to 3: the second of content 7, the one across, and the first of two of content 8."""
+    """Blocks 1 to 3: the second of content 7, the one across and the first of two after it."""
     prompt = SegmentPrompt([(7, 9), (8, 11)], answer_id=9)
     assert prompt.block_runs(4, 1, 4, []) == [
-        (("content", 7, 0), 1, 1),
-        (((7, 8, 1), (8, 0, 3)), 0, 1),
-        (("content", 8, 3), 0, 1),
+        (((7, 0, 4),), 1, 1),
+        (((7, 8, 1), (8, 0, 3)), 0, 2),
+    ]
+    assert prompt.block_runs(4, 4, 6, []) == [
+        (((7, 8, 1), (8, 0, 3)), 2, 1),
+        (((9, 0, 4),), 0, 1),
     ]
     assert prompt.block_runs(4, 4, 4, []) == []
 
 
 def test_a_content_again_from_its_start_is_a_run_again() -> None:
     prompt = SegmentPrompt([(7, 8), (7, 8)], answer_id=9)
-    assert prompt.block_runs(4, 0, 4, []) == [(("content", 7, 0), 0, 2)] * 2
+    assert prompt.block_runs(4, 0, 4, []) == [(((7, 0, 4),), 0, 2)] * 2
 
 
 def test_a_block_across_several_short_segments_is_one_run() -> None:
     """Blocks of 4 over segments of 5, 1, 1 and 3 tokens: the second one lies across all four."""
     prompt = SegmentPrompt([(1, 5), (2, 1), (3, 1), (4, 3)], answer_id=9)
     assert prompt.block_runs(4, 0, 2, []) == [
-        (("content", 1, 0), 0, 1),
+        (((1, 0, 4),), 0, 1),
         (((1, 4, 1), (2, 0, 1), (3, 0, 1), (4, 0, 1)), 0, 1),
     ]
 
@@ -138,25 +140,27 @@ def test_runs_of_a_long_answer_cost_no_more_than_of_a_short_one() -> None:
     """A run for the segment and a run for the answer, however many blocks."""
     prompt = SegmentPrompt([(1, 4 * 10**9)], answer_id=9)
     assert prompt.block_runs(4, 0, 2 * 10**9, []) == [
-        (("content", 1, 0), 0, 10**9),
-        (("content", 9, 0), 0, 10**9),
+        (((1, 0, 4),), 0, 10**9),
+        (((9, 0, 4),), 0, 10**9),
     ]
 
 
 @pytest.mark.parametrize("block_size", BLOCK_SIZES)
 @pytest.mark.parametrize("seed", range(5))
 def test_keys_are_equal_exactly_where_token_identities_are(seed: int, block_size: int) -> None:
-    """Block by block over all requests, so chains of keys are equal exactly where chains are."""
-    key_of: dict[tuple[Token, ...], object] = {}
-    content_of: dict[object, tuple[Token, ...]] = {}
+    """Over all requests: the blocks up to any one have equal keys where they have equal tokens."""
+    keys_of: dict[tuple[Token, ...], tuple[object, ...]] = {}
+    content_of: dict[tuple[object, ...], tuple[Token, ...]] = {}
     num_repeats = 0
     for request in conversations(seed):
         tokens = all_identities(request)
-        for i, key in enumerate(all_blocks(request, block_size)):
-            content = tuple(tokens[i * block_size : (i + 1) * block_size])
-            num_repeats += content in key_of
-            assert key_of.setdefault(content, key) == key
-            assert content_of.setdefault(key, content) == content
+        blocks = all_blocks(request, block_size)
+        for num_blocks in range(1, len(blocks) + 1):
+            keys = tuple(blocks[:num_blocks])
+            content = tuple(tokens[: num_blocks * block_size])
+            num_repeats += content in keys_of
+            assert keys_of.setdefault(content, keys) == keys
+            assert content_of.setdefault(keys, content) == content
     assert num_repeats > 20, "the walk must meet shared blocks"
 
 

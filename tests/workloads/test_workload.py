@@ -35,7 +35,7 @@ def test_prompt_has_the_segments_of_its_request() -> None:
 
 
 def test_output_is_keyed_by_the_answer_id() -> None:
-    assert Workload(**columns()).prompt(1).block_runs(1, 4, 5, [0]) == [(("content", 9, 0), 0, 1)]
+    assert Workload(**columns()).prompt(1).block_runs(1, 4, 5, [0]) == [(((9, 0, 1),), 0, 1)]
 
 
 def test_keys_hold_plain_ints() -> None:

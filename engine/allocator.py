@@ -56,14 +56,14 @@ class BlockAllocator:
 
     def share(self, block_ids: list[int]) -> None:
         """Add a holder to blocks with content; cached ones leave the free queue."""
-        num_more = self._num_more
-        for block_id in block_ids:
-            if block_id in num_more:
-                num_more[block_id] += 1
-            elif self._cached.discard(block_id):
-                self.num_free -= 1
-            else:
-                num_more[block_id] = 1
+        cached = self._cached.discard(block_ids)
+        self.num_free -= len(cached)
+        if len(cached) < len(block_ids):
+            num_more = self._num_more
+            is_cached = set(cached)
+            for block_id in block_ids:
+                if block_id not in is_cached:
+                    num_more[block_id] = num_more.get(block_id, 0) + 1
         if self._counts_use:
             self._cached.hit(block_ids)
 
@@ -85,33 +85,33 @@ class BlockAllocator:
             self._empty += block_ids
             self.num_free += len(block_ids)
             return
-        num_more = self._num_more
-        num_leading = 0  # shared blocks at the head, mostly of a common prefix
-        for block_id in block_ids:
-            if block_id not in num_more:
-                break
-            self._let_go(block_id)
-            num_leading += 1
-        kept = block_ids[num_leading:num_kept]
-        emptied = block_ids[max(num_kept, num_leading) :]
-        if not (num_more.keys().isdisjoint(kept) and num_more.keys().isdisjoint(emptied)):
-            kept = [block_id for block_id in kept if self._let_go(block_id)]
-            emptied = [block_id for block_id in emptied if self._let_go(block_id)]
+        kept, emptied = block_ids[:num_kept], block_ids[num_kept:]
+        if self._num_more:
+            kept, emptied = self._let_go(kept), self._let_go(emptied)
         kept.reverse()
         self._cached.add(kept)
         self._empty += emptied
         self.num_free += len(kept) + len(emptied)
 
-    def _let_go(self, block_id: int) -> bool:
-        """Take a holder off a block; returns whether nobody holds it any more."""
-        num_more = self._num_more.get(block_id)
-        if num_more is None:
-            return True
-        if num_more == 1:
-            del self._num_more[block_id]
-        else:
-            self._num_more[block_id] = num_more - 1
-        return False
+    def _let_go(self, block_ids: list[int]) -> list[int]:
+        """Take a holder off blocks; returns those that nobody holds any more."""
+        num_more = self._num_more
+        num_leading = 0  # shared blocks at the head, mostly of a common prefix
+        for block_id in block_ids:
+            if block_id not in num_more:
+                break
+            num_leading += 1
+        rest = block_ids[num_leading:]
+        shared = block_ids[:num_leading]
+        if not num_more.keys().isdisjoint(rest):
+            shared += [block_id for block_id in rest if block_id in num_more]
+            rest = [block_id for block_id in rest if block_id not in num_more]
+        for block_id in shared:
+            if num_more[block_id] == 1:
+                del num_more[block_id]
+            else:
+                num_more[block_id] -= 1
+        return rest
 
     def check(self, num_holders: dict[int, int]) -> None:
         """Prove the books against the holders of each block that is held (and of no other)."""

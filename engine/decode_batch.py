@@ -98,7 +98,8 @@ class DecodeBatch:
         for step in range(self.num_steps, self.num_steps + num_steps):
             group = self.beginning(step)
             counts.append(len(group))
-            seqs += [group[place] for place in sorted(group)]
+            if group:
+                seqs += [group[place] for place in sorted(group)]
         return counts, seqs
 
     def steps_within(self, num_blocks: int, most: int) -> int:

@@ -51,51 +51,54 @@ class ReleaseOrder:
             for block_id in block_ids:
                 is_here[block_id] = 1
 
-    def discard(self, block_id: int) -> bool:
-        """A block is held again; whether it was here."""
-        if not self._is_here[block_id]:
-            return False
-        self._is_here[block_id] = 0
-        self._num_here -= 1
-        self._left[block_id] += 1
-        self._num_left += 1
+    def discard(self, block_ids: list[int]) -> list[int]:
+        """Blocks are held again; returns those that were here."""
+        is_here, left = self._is_here, self._left
+        found = [block_id for block_id in block_ids if is_here[block_id]]
+        for block_id in found:
+            is_here[block_id] = 0
+            left[block_id] += 1
+        self._num_here -= len(found)
+        self._num_left += len(found)
         if self._num_left > self._num_here + 1000:  # most of the queue no longer counts
             self._queue, self._offset = deque([list(self)]), 0
             self._left.clear()
             self._num_left = 0
-        return True
+        return found
 
     def pop(self, num_blocks: int) -> list[int]:
         """Take the blocks that are to be evicted next."""
         block_ids: list[int] = []
-        while len(block_ids) < num_blocks:
-            block_ids += self._next_places(num_blocks - len(block_ids))
+        while num_more := num_blocks - len(block_ids):
+            first, offset = self._queue[0], self._offset
+            places = first[offset : offset + num_more]
+            self._offset += len(places)
+            if self._offset == len(first):
+                self._queue.popleft()
+                self._offset = 0
+            if self._num_left and not self._left.keys().isdisjoint(places):
+                places = self._pass_over(places)
+            block_ids += places
         self._num_here -= num_blocks
         is_here = self._is_here
         for block_id in block_ids:
             is_here[block_id] = 0
         return block_ids
 
-    def _next_places(self, num_places: int) -> list[int]:
-        """Blocks of so many places of the queue, or fewer."""
-        first = self._queue[0]
-        block_ids = first[self._offset : self._offset + num_places]
-        self._offset += len(block_ids)
-        if self._offset == len(first):
-            self._queue.popleft()
-            self._offset = 0
-        if self._num_left and not self._left.keys().isdisjoint(block_ids):
-            block_ids = [block_id for block_id in block_ids if not self._passes_over(block_id)]
+    def _pass_over(self, places: list[int]) -> list[int]:
+        """Blocks of these places but for those left behind."""
+        left = self._left
+        block_ids = []
+        for block_id in places:
+            num_left = left.get(block_id)
+            if num_left is None:
+                block_ids.append(block_id)
+            elif num_left == 1:
+                del left[block_id]
+            else:
+                left[block_id] = num_left - 1
+        self._num_left -= len(places) - len(block_ids)
         return block_ids
-
-    def _passes_over(self, block_id: int) -> bool:
-        if block_id not in self._left:
-            return False
-        self._num_left -= 1
-        self._left[block_id] -= 1
-        if not self._left[block_id]:
-            del self._left[block_id]
-        return True
 
     def allocated(self, block_ids: list[int]) -> None:
         """Blocks begin a new life, without content."""
@@ -140,9 +143,9 @@ class KeyOrder:
         if len(self._heap) > 2 * len(self._entries) + 100:  # most of it no longer counts
             self._heap = sorted(self._entries.values())
 
-    def discard(self, block_id: int) -> bool:
-        """A block is held again; whether it was here."""
-        return self._entries.pop(block_id, None) is not None
+    def discard(self, block_ids: list[int]) -> list[int]:
+        """Blocks are held again; returns those that were here."""
+        return [block_id for block_id in block_ids if self._entries.pop(block_id, None)]
 
     def pop(self, num_blocks: int) -> list[int]:
         """Take the blocks that are to be evicted next."""

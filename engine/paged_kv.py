@@ -106,6 +106,8 @@ class PagedKVManager:
         """See KVManager."""
         if len(seqs) > self._allocator.num_free:
             return False
+        if not seqs:
+            return True
         for seq, block_id in zip(seqs, self._allocate(len(seqs), steps), strict=True):
             seq.block_table.block_ids.append(block_id)
         self._num_empty_slots += len(seqs) * self._block_size

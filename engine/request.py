@@ -233,14 +233,27 @@ class Sequence:
     def block_runs(self, first: int, stop: int) -> list[BlockRun]:
         """Runs of logical blocks first to stop - 1, all of whose tokens must be known.
 
-        The last answer is kept: whoever waits at the head of the queue is asked at each step.
+        The last answer is kept: whoever waits at the head of the queue is asked at each step, and
+        what an admitted sequence publishes is mostly the end of what was looked up.
         """
-        if self._runs_range != (first, stop):
+        kept_first, kept_stop = self._runs_range
+        if stop != kept_stop or first < kept_first:
             block_size = self.block_table.block_size
             prompt = self.request.prompt
             self._runs = prompt.block_runs(block_size, first, stop, self.output_token_ids)
-            self._runs_range = (first, stop)
+        elif first > kept_first:
+            self._runs = _without(self._runs, first - kept_first)
+        self._runs_range = (first, stop)
         return self._runs
+
+
+def _without(runs: list[BlockRun], num_blocks: int) -> list[BlockRun]:
+    """Runs without their first num_blocks blocks."""
+    for i, (key, start, length) in enumerate(runs):
+        if num_blocks < length:
+            return [(key, start + num_blocks, length - num_blocks), *runs[i + 1 :]]
+        num_blocks -= length
+    return []
 
 
 class TokenOutput(NamedTuple):

@@ -205,7 +205,7 @@ class ContinuousScheduler(Scheduler):
                 batch, range(self.num_steps, self.num_steps + num_steps)
             )
         else:
-            begun, seqs = batch.beginning_ahead(num_steps)
+            begun, seqs, _ = batch.beginning_ahead(num_steps)
             has_room = self.kv.begin(seqs)
             assert has_room
         self.kv.fill(num_steps * batch.size)
@@ -216,9 +216,7 @@ class ContinuousScheduler(Scheduler):
     def _begin_and_publish(self, batch: DecodeBatch, steps: range) -> list[int]:
         """Give out blocks with the step in which each is begun, for content may be evicted."""
         if not batch.has_publishers:
-            begun, seqs = batch.beginning_ahead(len(steps))
-            counts = zip(steps, begun, strict=True)
-            begun_in = [index for index, count in counts for _ in range(count)]
+            begun, seqs, begun_in = batch.beginning_ahead(len(steps))
             has_room = self.kv.begin(seqs, begun_in)
             assert has_room
             self._published_step = steps[-1]

@@ -89,18 +89,21 @@ class DecodeBatch:
         assert seq.lead is not None
         self._publishers[seq.lead % self._block_size].pop(seq.place, None)
 
-    def beginning_ahead(self, num_steps: int) -> tuple[list[int], list[Sequence]]:
-        """How many members begin a block in each of the next steps, and who, one after the other.
+    def beginning_ahead(self, num_steps: int) -> tuple[list[int], list[Sequence], list[int]]:
+        """How many members begin a block in each of the next steps, who, and in which of them.
 
-        Within a step they are in running order.
+        One step after the other, within a step in running order.
         """
-        counts, seqs = [], []
+        counts: list[int] = []
+        seqs: list[Sequence] = []
+        steps: list[int] = []
         for step in range(self.num_steps, self.num_steps + num_steps):
             group = self.beginning(step)
             counts.append(len(group))
             if group:
                 seqs += [group[place] for place in sorted(group)]
-        return counts, seqs
+                steps += [step] * len(group)
+        return counts, seqs, steps
 
     def steps_within(self, num_blocks: int, most: int) -> int:
         """How many of the next `most` steps so many blocks are enough for."""

@@ -2,7 +2,6 @@
 
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable
-from typing import NamedTuple
 
 from engine.request import BlockRun
 
@@ -67,11 +66,9 @@ class _Run:
         return siblings.get(key) if siblings else None
 
 
-class _Death(NamedTuple):
-    """A run has lost its last block; num_paths: how many of its paths had one in its life."""
-
-    run: _Run
-    num_paths: int
+# A run that has lost its last block; how many of its paths had one in its life. A plain tuple, for
+# there are many.
+_Death = tuple[_Run, int]
 
 
 class PrefixTrie:
@@ -263,7 +260,7 @@ class PrefixTrie:
         evicted_at[start:stop] = steps[::-1]
         _clear(held, start, stop)
         if not held:
-            run.death = _Death(run, len(evicted_at))
+            run.death = (run, len(evicted_at))
             self._deaths.append(run.death)
             self._num_dead += len(evicted_at)
 
@@ -303,7 +300,7 @@ class PrefixTrie:
                     runs.append(child)
         assert seen == {b: run for b, run in enumerate(self._run_of) if run is not None}
         assert num_seen == len(seen) == self._num_published, "a block is in two places"
-        assert sum(death.num_paths for death in self._deaths) == self._num_dead
+        assert sum(num_paths for _, num_paths in self._deaths) == self._num_dead
         assert self._num_dead <= self._num_remembered
 
 

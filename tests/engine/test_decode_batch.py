@@ -115,10 +115,10 @@ def test_blocks_are_begun_and_filled_by_phase():
 
 def test_steps_ahead_begin_the_same_blocks():
     batch, (one, two, three) = batch_of(4, 6, 7)
-    assert batch.beginning_ahead(0) == ([], [])
-    assert batch.beginning_ahead(5) == ([1, 1, 1, 0, 1], [one, three, two, one])
+    assert batch.beginning_ahead(0) == ([], [], [])
+    assert batch.beginning_ahead(5) == ([1, 1, 1, 0, 1], [one, three, two, one], [0, 1, 2, 4])
     step(batch)
-    assert batch.beginning_ahead(2) == ([1, 1], [three, two])
+    assert batch.beginning_ahead(2) == ([1, 1], [three, two], [1, 2])
 
 
 def test_only_members_that_publish_fill_blocks():

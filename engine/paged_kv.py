@@ -182,7 +182,7 @@ class PagedKVManager:
         """See KVManager."""
         block_size = self._block_size
         num_free = self._allocator.num_free
-        cached = self._allocator.num_cached * block_size
+        cached = self._allocator.num_cached * block_size if self._trie is not None else 0
         over_reserved = self._num_over_reserved_blocks * block_size
         reserved = self._num_reserved_blocks * block_size
         held = (self._num_blocks - num_free) * block_size

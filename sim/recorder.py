@@ -75,6 +75,10 @@ class Recorder:
         """A client has sent a request."""
         self._times["arrival_ns"][int(request_id)] = now_ns
 
+    def arrival_ns(self, request_id: RequestId) -> int:
+        """When a client sent a request."""
+        return self._times["arrival_ns"][int(request_id)]
+
     def refused(self, request_id: RequestId, reason: str) -> None:
         """The engine has refused a request."""
         self._first_refusal = self._first_refusal or reason

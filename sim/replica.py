@@ -22,14 +22,19 @@ Process = Generator[simpy.Event, object, None]
 _StepInFlight = tuple[Step, int, int, tuple[int, int], list[int]]
 
 
+_LAST = EventPriority(2)  # SimPy's own are 0 and 1
+
+
 class _Late(simpy.Event):
     """A time after everything else that happens at its instant."""
 
     def __init__(self, env: simpy.Environment, delay_ns: int) -> None:
-        super().__init__(env)
-        self._ok = True
+        # As simpy.Timeout does it, without the constructor of Event, for there are many.
+        self.env = env
+        self.callbacks = []
         self._value = None
-        env.schedule(self, EventPriority(2), delay_ns)
+        self._ok = True
+        env.schedule(self, _LAST, delay_ns)
 
 
 class Replica:
@@ -54,7 +59,6 @@ class Replica:
         self._latency = latency
         self._recorder = recorder
         self._max_wait_ns = round(engine.config.max_wait_s * 1e9)
-        self._arrival_ns: dict[RequestId, int] = {}  # of the unfinished requests
         self._answered: dict[RequestId, simpy.Event] = {}
         self._is_idle = False  # to be woken by an arrival
         self._last_step_ns = 1  # of the steps slept through, to guess how many end by when
@@ -71,14 +75,13 @@ class Replica:
 
     def submit(self, request: Request) -> bool:
         """Give the engine a request now; False when it refuses."""
-        request_id, now_ns = request.request_id, self._now_ns
-        self._recorder.arrived(request_id, now_ns)
+        request_id = request.request_id
+        self._recorder.arrived(request_id, self._now_ns)
         try:
             self._engine.add_request(request)
         except RequestError as error:
             self._recorder.refused(request_id, str(error))
             return False
-        self._arrival_ns[request_id] = now_ns
         if self._is_idle:
             self._is_idle = False
             self._process.interrupt()
@@ -124,7 +127,7 @@ class Replica:
         else:
             self._recorder.handed_out(outcome, now_ns)
             ended = [output.request_id for output in outcome if output.finished]
-        if self._answer(ended):
+        if self._answered and self._answer(ended):
             yield _Late(self._env, 0)
 
     def _sleep_through(
@@ -154,7 +157,7 @@ class Replica:
         recorder.decoded(start_ns, durations_ns[:num_steps], num_seqs, begun, usage, queues)
         if ended:
             recorder.ended(ended, end_ns)
-            if self._answer([seq.request.request_id for seq in ended]):
+            if self._answered and self._answer([seq.request.request_id for seq in ended]):
                 yield _Late(env, 0)
         if not in_flight:
             return None
@@ -167,7 +170,6 @@ class Replica:
         """
         is_heard = False
         for request_id in request_ids:
-            del self._arrival_ns[request_id]
             if request_id in self._answered:
                 self._answered.pop(request_id).succeed()
                 is_heard = True
@@ -178,7 +180,7 @@ class Replica:
         waiting = self._engine.scheduler.waiting
         call: simpy.Event = self._env.event()  # which never comes
         if waiting:
-            oldest_ns = self._arrival_ns[waiting[0].request.request_id]
+            oldest_ns = self._recorder.arrival_ns(waiting[0].request.request_id)
             left_ns = oldest_ns + self._max_wait_ns - self._now_ns
             if left_ns <= 0:
                 self._engine.close_batch()

@@ -23,11 +23,13 @@ _RATE = 8.0  # requests per second; 9 are too many
 
 
 def main(
-    requests: Annotated[int, typer.Option(min=1, help="How many requests.")] = 1_000_000,
+    requests: Annotated[
+        int, typer.Option(min=1, max=10_000_000, help="How many requests.")
+    ] = 1_000_000,
     output_factor: Annotated[
         float, typer.Option(min=0.01, max=10, help="Scales the output lengths.")
     ] = 1.0,
-    rate: Annotated[float, typer.Option(min=1e-6, help="Requests per second.")] = _RATE,
+    rate: Annotated[float, typer.Option(min=0.01, max=1e6, help="Requests per second.")] = _RATE,
     shared_tokens: Annotated[
         int,
         typer.Option(
@@ -38,9 +40,9 @@ def main(
     asynchronous: Annotated[bool, typer.Option(help="Asynchronous scheduling.")] = False,
     stepwise: Annotated[bool, typer.Option(help="Take every step by itself.")] = False,
     num_blocks: Annotated[
-        int, typer.Option(min=1025, help="Blocks of 16 tokens in the cache.")
+        int, typer.Option(min=1025, max=10_000_000, help="Blocks of 16 tokens in the cache.")
     ] = 26_700,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the workload.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seed of the workload.")] = 1,
 ) -> None:
     """Generate, simulate and summarise one run, and print what each cost."""
     scenario = Scenario.parse(

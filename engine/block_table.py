@@ -25,16 +25,6 @@ class BlockTable:
         self.num_published = 0
         self.deferred_after = None
 
-    @property
-    def num_slots(self) -> int:
-        """Positions the table has room for."""
-        return len(self.block_ids) * self.block_size
-
-    @property
-    def num_empty_slots(self) -> int:
-        """Positions held but not yet filled."""
-        return self.num_slots - self.num_tokens
-
     def locate(self, position: int) -> tuple[int, int]:
         """Physical (block id, offset) of a filled position. Raises IndexError for any other."""
         if not 0 <= position < self.num_tokens:

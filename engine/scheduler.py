@@ -30,6 +30,7 @@ class Chunk(NamedTuple):
 class Step:
     """One forward pass over the scheduled batch.
 
+    index: its number, from 0.
     chunks: in scheduling order. Members of a decode batch have none: the totals count them.
     preempted, admitted: sequences that left or joined the running ones while scheduling; an
         admission comes with the tokens that the prefix cache spared it.
@@ -110,7 +111,8 @@ class Scheduler(ABC):
     decodes: the sequences that are scheduled together, without a chunk each; None: every sequence
         has a chunk in every step. The decisions are the same.
     others: the running sequences that are in no decode batch.
-    num_steps: steps scheduled so far. last_step: the last of them.
+    num_steps: steps scheduled so far.
+    last_step: with a decode batch, the one that may be in flight while the next is scheduled.
     """
 
     def __init__(self, config: EngineConfig, kv: KVManager, *, stepwise: bool) -> None:

@@ -63,7 +63,10 @@ def run(
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar and no notes.")] = False,
     stepwise: Annotated[
         bool,
-        typer.Option("--stepwise", help="Take every step by itself: slower, the same results."),
+        typer.Option(
+            "--stepwise",
+            help="Take every step by itself, as toy-lm does anyway: slower, the same results.",
+        ),
     ] = False,
     output_format: Annotated[
         OutputFormat, typer.Option("--format", help="What is printed.")

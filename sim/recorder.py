@@ -38,7 +38,7 @@ _NO_BLOCKS = [0]
 class Recorder:
     """Columns of a run of num_requests requests, known by their numbers 0 to num_requests - 1.
 
-    on_finished: told, a hundred times in a run, how many more requests are done with.
+    on_finished: told, each time a hundredth of the run is, how many more requests are done with.
     dates_evictions: keep the time of every step, for requests that miss what was evicted.
     """
 

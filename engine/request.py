@@ -257,7 +257,10 @@ def _without(runs: list[BlockRun], num_blocks: int) -> list[BlockRun]:
 
 
 class TokenOutput(NamedTuple):
-    """One new token. `text` is printable: control characters, broken bytes and backslashes are escaped."""
+    """One new token.
+
+    `text` is printable: control characters, broken bytes and backslashes are escaped.
+    """
 
     request_id: RequestId
     token_id: int

@@ -196,39 +196,25 @@ class ContinuousScheduler(Scheduler):
                 return False
         return True
 
-    def advance(self, num_steps: int) -> list[int]:
+    def _serve_ahead(self, batch: DecodeBatch, steps: range) -> list[int]:
         """See Scheduler. There is room for all."""
-        batch = self.decodes
-        assert batch is not None
-        if self.config.enable_prefix_caching:
-            begun = self._begin_and_publish(
-                batch, range(self.num_steps, self.num_steps + num_steps)
-            )
+        if batch.has_publishers:
+            begun = [self._serve_and_publish(batch, index) for index in steps]
         else:
-            begun, seqs, _ = batch.beginning_ahead(num_steps)
-            has_room = self.kv.begin(seqs)
-            assert has_room
-        self.kv.fill(num_steps * batch.size)
-        self.num_steps += num_steps
-        batch.num_steps = self.num_steps
-        return begun
-
-    def _begin_and_publish(self, batch: DecodeBatch, steps: range) -> list[int]:
-        """Give out blocks with the step in which each is begun, for content may be evicted."""
-        if not batch.has_publishers:
             begun, seqs, begun_in = batch.beginning_ahead(len(steps))
             has_room = self.kv.begin(seqs, begun_in)
             assert has_room
             self._published_step = steps[-1]
-            return begun
-        begun = []
-        for index in steps:
-            beginning = batch.beginning(index)
-            self.kv.begin_step(index)
-            self._begin_blocks(beginning)
-            self._publish_full(index, [])
-            begun.append(len(beginning))
+        self.kv.fill(len(steps) * batch.size)
         return begun
+
+    def _serve_and_publish(self, batch: DecodeBatch, index: int) -> int:
+        """One step of them; returns how many blocks were begun."""
+        beginning = batch.beginning(index)
+        self.kv.begin_step(index)
+        self._begin_blocks(beginning)
+        self._publish_full(index, [])
+        return len(beginning)
 
     def steps_ahead(self, most: int) -> int:
         """See Scheduler."""

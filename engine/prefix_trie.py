@@ -104,13 +104,10 @@ class PrefixTrie:
         block_ids: list[int] = []
         run, index = self._root, -1
         for key, start, num_blocks in runs:
-            if start == 0:
-                child = run.child(index, key)
-                if child is None:
-                    break
-                run = child
-            if run.catch_up:
-                self._catch_up(run)
+            known = self._walk(run, index, key, start)
+            if known is None:
+                break
+            run = known
             held = run.block_ids[start : start + num_blocks]
             if _NOTHING in held:
                 del held[held.index(_NOTHING) :]
@@ -132,13 +129,10 @@ class PrefixTrie:
         run, index = self._root, -1
         num_before = 0
         for key, start, num_blocks in runs:
-            if start == 0:
-                child = run.child(index, key)
-                if child is None:
-                    break
-                run = child
-            if run.catch_up:
-                self._catch_up(run)
+            known = self._walk(run, index, key, start)
+            if known is None:
+                break
+            run = known
             stop = start + num_blocks
             first = start + min(max(num_hits - num_before, 0), num_blocks)
             past = run.evicted_at[first:stop]
@@ -152,6 +146,13 @@ class PrefixTrie:
             index = stop - 1
         num_missed = sum(num_blocks for _, _, num_blocks in runs) - num_hits
         return num_missed - len(evicted_at), evicted_at
+
+    def _walk(self, run: _Run, index: int, key: Hashable, start: int) -> _Run | None:
+        """From block `index` of a run to that of content `key`, brought up to date, if known."""
+        known = run if start else run.child(index, key)
+        if known and known.catch_up:
+            self._catch_up(known)
+        return known
 
     def insert(self, block_ids: list[int], runs: Iterable[BlockRun], after: int | None) -> None:
         """Publish blocks that hold `runs`, after the content of block `after` or none (None)."""

@@ -222,12 +222,20 @@ class Scheduler(ABC):
         `schedule`.
         """
 
-    @abstractmethod
     def advance(self, num_steps: int) -> list[int]:
         """Schedule so many steps of the decode batch alone, at most `steps_ahead`.
 
         Returns how many blocks the members begin in each.
         """
+        assert self.decodes is not None
+        begun = self._serve_ahead(self.decodes, range(self.num_steps, self.num_steps + num_steps))
+        self.num_steps += num_steps
+        self.decodes.num_steps = self.num_steps
+        return begun
+
+    @abstractmethod
+    def _serve_ahead(self, batch: DecodeBatch, steps: range) -> list[int]:
+        """Give the members what they need in these steps; see `advance`."""
 
     def _publish_full(self, index: int, others: list[Sequence]) -> None:
         """Let others share the blocks that running sequences fill in a step, in running order.

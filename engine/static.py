@@ -1,6 +1,7 @@
 """Request-level batching: a batch is collected, run to its longest member's end, then replaced."""
 
 from engine.config import EngineConfig
+from engine.decode_batch import DecodeBatch
 from engine.kv_manager import KVManager
 from engine.request import Sequence, Status
 from engine.scheduler import Scheduler, Step
@@ -63,17 +64,13 @@ class StaticScheduler(Scheduler):
         """See Scheduler. The rows of a batch stay as they are until one ends."""
         return most if self.running else 0
 
-    def advance(self, num_steps: int) -> list[int]:
+    def _serve_ahead(self, batch: DecodeBatch, steps: range) -> list[int]:
         """See Scheduler. The blocks that rows begin are reserved."""
-        batch = self.decodes
-        assert batch is not None
-        begun = [len(batch.beginning(self.num_steps + ahead)) for ahead in range(num_steps)]
+        begun = [len(batch.beginning(index)) for index in steps]
         if self.config.enable_prefix_caching:
-            for ahead in range(num_steps):
-                self._publish_full(self.num_steps + ahead, [])
-        self.kv.fill(num_steps * batch.size, sum(begun))
-        self.num_steps += num_steps
-        batch.num_steps = self.num_steps
+            for index in steps:
+                self._publish_full(index, [])
+        self.kv.fill(len(steps) * batch.size, sum(begun))
         return begun
 
     def finish(self, seq: Sequence) -> None:

@@ -1,6 +1,7 @@
 """Stamps what happens in a replica, in columns."""
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from itertools import accumulate, chain
 
@@ -39,7 +40,7 @@ class Recorder:
     """Columns of a run of num_requests requests, known by their numbers 0 to num_requests - 1.
 
     on_finished: told, each time a hundredth of the run is, how many more requests are done with.
-    dates_evictions: keep the time of every step, for requests that miss what was evicted.
+    dates_evictions: keep the times of steps that may evict, for requests that miss what they did.
     """
 
     def __init__(
@@ -67,7 +68,9 @@ class Recorder:
         self._covered_ns = 0  # the rows of steps describe the time up to here
         self._committed_ns = 0  # when the last tokens were taken
         self._idle: tuple[KVUsage, Queues] | None = None  # the state since then, between steps
-        self._scheduled_ns = array("q")  # by the number of the step, for `_evicted_for_ns`
+        self._num_steps = 0
+        self._dated_steps = array("q")  # steps in which something may have been evicted
+        self._dated_ns = array("q")  # when each of them was scheduled
         self._evicted_for_ns = ValueCounts()
         self._first_refusal: str | None = None
 
@@ -86,8 +89,10 @@ class Recorder:
 
     def scheduled(self, step: Step, now_ns: int) -> None:
         """The scheduler has admitted and preempted, whether or not there is anything to compute."""
+        self._num_steps = step.index + 1
         if self._dates_evictions:
-            self._scheduled_ns.append(now_ns)
+            self._dated_steps.append(step.index)
+            self._dated_ns.append(now_ns)
         for seq, num_cached in step.admitted:
             index = int(seq.request.request_id)
             if self._times["admitted_ns"][index] == NEVER:
@@ -107,9 +112,10 @@ class Recorder:
         self._counts["partial_tokens"][index] = num_partial
         self._counts["unseen_tokens"][index] = num_unseen
         self._counts["evicted_tokens"][index] = len(evicted_at) * self._block_size
-        now_ns = self._scheduled_ns[-1]
+        now_ns = self._dated_ns[-1]
         for step in evicted_at:
-            self._evicted_for_ns.add(now_ns - self._scheduled_ns[step])
+            place = bisect_left(self._dated_steps, step)
+            self._evicted_for_ns.add(now_ns - self._dated_ns[place])
 
     def ran(self, step: Step, start_ns: int, end_ns: int, usage: KVUsage, queues: Queues) -> None:
         """A step has been computed; `usage` is the ledger meanwhile, `queues` as it began."""
@@ -134,8 +140,14 @@ class Recorder:
         """
         *starts_ns, end_ns = accumulate(durations_ns, initial=start_ns)
         self._committed_ns = end_ns
-        if self._dates_evictions:
-            self._scheduled_ns.extend(starts_ns)
+        if self._dates_evictions and usage.cached:
+            for step, (count, now_ns) in enumerate(
+                zip(begun, starts_ns, strict=True), start=self._num_steps
+            ):
+                if count:
+                    self._dated_steps.append(step)
+                    self._dated_ns.append(now_ns)
+        self._num_steps += len(begun)
         self._itl_ns.extend(durations_ns, num_seqs)
         counts = (1, num_seqs, 0, *queues, 0)
         self._add_spell((start_ns, durations_ns, begun, num_seqs, *counts, usage), end_ns)
@@ -255,7 +267,9 @@ def _rows(spells: list[_Spell], block_size: int) -> StepRows:
     growth = per_step(growths)
     usage = decoded_on(usage, before(growth) + growth, (before(begun) + begun) * block_size)
     start_ns = per_step(starts_ns) + before(duration_ns)
-    return StepRows(start_ns, duration_ns, *(per_step(count) for count in counts), usage)  # type: ignore[call-arg, arg-type]
+    # The counts of a spell are those of StepRows in number and order, which mypy cannot know.
+    rows = (start_ns, duration_ns, *(per_step(count) for count in counts), usage)
+    return StepRows(*rows)  # type: ignore[arg-type]
 
 
 def _frame(columns: dict[str, "array[int]"]) -> pd.DataFrame:

@@ -114,7 +114,7 @@ def test_what_is_recorded_is_a_case(case: Path, out: Path, asynchronous: str) ->
     verdict = compare(read_case(out))
     assert (str(verdict), verdict.num_equal) == ("equal", len(steps_of(out)))
     assert any(step["preempted"] for step in steps_of(out))
-    assert any(sum(step["admitted_cached_tokens"].values()) for step in steps_of(out))  # type: ignore[attr-defined]
+    assert any(sum(step["admitted_cached_tokens"].values()) for step in steps_of(out))
     assert compare_all([out.parent])
 
 

@@ -41,7 +41,7 @@ def test_output_is_keyed_by_the_answer_id() -> None:
 def test_keys_hold_plain_ints() -> None:
     """NumPy integers would be equal too, but slow to hash."""
     ((key, _, _),) = Workload(**columns()).prompt(0).block_runs(6, 0, 1, [])
-    assert {type(number) for part in key for number in part} == {int}  # type: ignore[attr-defined]
+    assert {type(number) for part in key for number in part} == {int}
 
 
 def test_answer_is_the_true_output() -> None:

@@ -10,6 +10,7 @@ from engine.request import RequestId
 from engine.runners import ReplayRunner, ScriptedLengthRunner, ToyLMRunner
 from engine.transformer import Transformer
 from sim import catalogue
+from sim.catalogue.efficiency import Efficiency
 from sim.latency.linear import LinearLatency
 from sim.latency.model import LatencyModel
 from sim.latency.roofline import RooflineLatency
@@ -57,10 +58,36 @@ def build_latency(scenario: Scenario) -> LatencyModel:
         return LinearLatency(**spec.model_dump(exclude={"kind"}))
     assert isinstance(spec, RooflineSpec)
     return RooflineLatency(
-        catalogue.model(scenario.model),
-        catalogue.hardware(scenario.hardware),
-        **spec.model_dump(exclude={"kind"}),
+        scenario.build_deployment(),
+        _efficiency(scenario.hardware, spec),
+        overhead_s=spec.overhead_s,
+        per_sequence_s=spec.per_sequence_s,
     )
+
+
+def describe_latency(scenario: Scenario) -> str:
+    """Where the step times come from, in words."""
+    spec = scenario.latency
+    if not isinstance(spec, RooflineSpec):
+        return spec.kind
+    efficiency = _efficiency(scenario.hardware, spec)
+    num_gpus = scenario.deployment.tensor_parallel_size
+    return (
+        f"roofline of {scenario.model} on {num_gpus} x {scenario.hardware}, matrices at "
+        f"{efficiency.flop['bf16']:.0%} of its FLOP/s and {efficiency.bandwidth['bf16']:.0%} of "
+        f"its bandwidth ({efficiency.source}), {spec.overhead_s * 1000:g} ms a step and "
+        f"{spec.per_sequence_s * 1000:g} ms a sequence besides"
+    )
+
+
+def _efficiency(hardware: str, spec: RooflineSpec) -> Efficiency:
+    """The catalogue's constants of a GPU, or those that the scenario gives instead."""
+    efficiency = catalogue.load_efficiency(hardware)
+    if spec.flop_efficiency is not None:
+        efficiency = efficiency.with_flop(spec.flop_efficiency)
+    if spec.bandwidth_efficiency is not None:
+        efficiency = efficiency.with_bandwidth(spec.bandwidth_efficiency)
+    return efficiency
 
 
 def build_engine(

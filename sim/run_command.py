@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from sim import catalogue
+from sim.build import describe_latency
 from sim.experiment import Result, plan_jobs, run_jobs
 from sim.run_folder import (
     folder_for,
@@ -19,7 +19,7 @@ from sim.run_folder import (
     read_summary,
     write_run,
 )
-from sim.scenario import RooflineSpec, Scenario
+from sim.scenario import ConstantSpec, LinearSpec, Scenario
 from sim.scenario_file import load_scenario
 from sim.tables import summary_tables
 
@@ -94,28 +94,30 @@ def _assumptions(scenario: Scenario) -> list[str]:
         if scenario.replications > 1
         else "one run a point: its sampling error is not known (see `replications`)"
     )
-    spec = scenario.latency
-    if not isinstance(spec, RooflineSpec):
-        return [f"{runs}; step times: {spec.kind}"]
-    return [
-        f"{runs}",
-        f"step times: roofline of {scenario.model} on {scenario.hardware}, assuming "
-        f"{spec.flop_efficiency:.0%} of its FLOP/s, {spec.bandwidth_efficiency:.0%} of its "
-        f"bandwidth and {spec.overhead_s * 1000:g} ms a step besides; not checked on hardware",
-        *_memory_warnings(scenario),
-    ]
+    return [runs, f"step times: {describe_latency(scenario)}", *_memory_lines(scenario)]
 
 
-def _memory_warnings(scenario: Scenario) -> list[str]:
-    model, hardware = catalogue.model(scenario.model), catalogue.hardware(scenario.hardware)
-    left_bytes = hardware.memory_bytes - model.weight_bytes
-    pool_bytes = {
-        system: scenario.engine_config(system).num_slots * model.kv_bytes_per_token
-        for system in scenario.systems
-    }
+def _memory_lines(scenario: Scenario) -> list[str]:
+    """Of every system: the size of the KV cache where the GPUs decide it, else whether it fits."""
+    if isinstance(scenario.latency, ConstantSpec | LinearSpec):
+        return []  # of no GPU in particular
+    lines = []
+    for system in scenario.systems:
+        if scenario.num_blocks(system) == "auto":
+            lines += [f"{system}: {line}" for line in scenario.kv_size(system).lines()]
+        else:
+            lines += _misfit(scenario, system)
+    return lines
+
+
+def _misfit(scenario: Scenario, system: str) -> list[str]:
+    deployment = scenario.build_deployment()
+    left_bytes = deployment.hardware.memory_bytes - deployment.weight_bytes
+    pool_bytes = scenario.engine_config(system).num_slots * deployment.kv_bytes_per_token
+    if pool_bytes <= left_bytes:
+        return []
     return [
-        f"warning: the KV pool of {system!r} takes {bytes_ / 1e9:.0f} GB, {scenario.hardware} has "
-        f"{left_bytes / 1e9:.0f} GB beside the weights of {scenario.model}"
-        for system, bytes_ in pool_bytes.items()
-        if bytes_ > left_bytes
+        f"warning: the KV pool of {system!r} takes {pool_bytes / 1e9:.0f} GB of each GPU, "
+        f"{scenario.hardware} has {max(left_bytes, 0) / 1e9:.0f} GB beside its share of "
+        f"{scenario.model}"
     ]

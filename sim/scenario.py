@@ -17,9 +17,11 @@ from pydantic import (
 from pydantic.dataclasses import dataclass
 
 import workloads as w
-from engine.config import EngineConfig
+from engine.config import LARGEST, EngineConfig
 from engine.transformer import TransformerConfig
 from sim import catalogue
+from sim.deployment import Deployment
+from sim.kv_size import KVSize, kv_size
 from workloads.checks import LARGEST_COUNT
 
 _LARGEST = 10_000_000  # of any count but those that only `workloads` sees
@@ -236,13 +238,16 @@ class LinearSpec(Spec):
 class RooflineSpec(Spec):
     """Roofline of the model on the hardware.
 
-    The defaults of the three constants are round assumptions, common to all GPUs.
+    flop_efficiency, bandwidth_efficiency: shares of the peaks that every operator reaches; where
+    not given, those of the catalogue, by operator. The other two are what a step, and each of its
+    decodes and prefill chunks, costs besides.
     """
 
     kind: Literal["roofline"]
-    flop_efficiency: float = Field(0.7, ge=0.001, le=1)
-    bandwidth_efficiency: float = Field(0.85, ge=0.001, le=1)
+    flop_efficiency: float | None = Field(None, ge=0.001, le=1)
+    bandwidth_efficiency: float | None = Field(None, ge=0.001, le=1)
     overhead_s: float = Field(0.001, ge=0, le=_LONGEST_S)
+    per_sequence_s: float = Field(0.0, ge=0, le=1)
 
 
 def _kind(value: Any) -> Any:
@@ -256,9 +261,28 @@ Latency = Annotated[
 ]
 
 
+class DeploymentSpec(Spec):
+    """How the model lies on the GPUs, and how much of their memory the KV cache gets.
+
+    kv_cache_memory_bytes: of one GPU, instead of what gpu_memory_utilization leaves for it.
+    """
+
+    tensor_parallel_size: int = Field(1, ge=1, le=1024)
+    dtype: Literal["auto", "float32", "float16", "bfloat16"] = "auto"
+    quantization: Literal["auto", "none", "fp8", "int4", "mxfp4"] = "auto"
+    kv_cache_dtype: Literal["auto", "float32", "float16", "bfloat16", "fp8"] = "auto"
+    gpu_memory_utilization: float = Field(0.9, gt=0, le=1)
+    kv_cache_memory_bytes: int | None = Field(None, ge=1)
+
+
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class EngineSettings(EngineConfig):
-    """The engine's settings, checked as strictly as the rest of a scenario."""
+    """The engine's settings, checked as strictly as the rest of a scenario.
+
+    num_blocks: `auto` is what the memory of the GPUs holds.
+    """
+
+    num_blocks: Annotated[int, Field(ge=1, le=LARGEST)] | Literal["auto"] = 512  # type: ignore[assignment]
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
@@ -274,6 +298,7 @@ _SWEPT = {
     "hardware": 0,
     "runner": 0,
     "engine": 1,
+    "deployment": 1,
     "latency": 1,
     "toy_lm": 1,
     "workload": 1,
@@ -300,7 +325,7 @@ def _json(data: Any) -> str:
 class Scenario(Spec):
     """Everything that decides a result.
 
-    model: whose time is charged; toy_lm: the transformer that computes, with runner toy-lm.
+    model: whose time is charged, by its name in the catalogue or the path of a config.json; toy_lm: the transformer that computes, with runner toy-lm.
     systems: what is compared, each a name and the engine settings in which it differs.
     sweep: key paths and the values they take; all combinations are run.
     replications: runs of every point, each with a seed of its own (seed, seed + 1, ...).
@@ -311,6 +336,7 @@ class Scenario(Spec):
     replications: int = Field(1, ge=1, le=1000)
     model: str = "llama-3.1-8b"
     hardware: str = "a100-80gb"
+    deployment: DeploymentSpec = DeploymentSpec()
     latency: Latency = RooflineSpec(kind="roofline")
     runner: Literal["toy-lm", "replay"] = "replay"
     toy_lm: ToyLMSettings = ToyLMSettings()
@@ -372,5 +398,41 @@ class Scenario(Spec):
         return cls.model_validate_json(_json(data))
 
     def engine_config(self, system: str) -> EngineConfig:
-        """Settings of one system: the common ones, overridden by its own."""
-        return engine_config({**asdict(self.engine), **self.systems[system]})
+        """Settings of one system: the common ones, overridden by its own.
+
+        Raises pydantic's ValidationError, and UserError where `auto` leaves no blocks.
+        """
+        settings = {**asdict(self.engine), **self.systems[system]}
+        if self.num_blocks(system) == "auto":
+            settings["num_blocks"] = self.kv_size(system).num_blocks
+        return engine_config(settings)
+
+    def num_blocks(self, system: str) -> int | str:
+        """Blocks in the pool of a system, as it is written: a number, or `auto`."""
+        blocks: int | str = self.systems[system].get("num_blocks", self.engine.num_blocks)
+        return blocks
+
+    def kv_size(self, system: str) -> KVSize:
+        """The KV cache that the GPUs have room for with the settings of a system."""
+        config = engine_config({**asdict(self.engine), **self.systems[system], "num_blocks": 1})
+        return kv_size(
+            self.build_deployment(),
+            block_size=config.block_size,
+            max_num_seqs=config.max_num_seqs,
+            max_num_batched_tokens=config.max_num_batched_tokens,
+            max_model_len=config.max_model_len,
+            gpu_memory_utilization=self.deployment.gpu_memory_utilization,
+            kv_cache_memory_bytes=self.deployment.kv_cache_memory_bytes,
+        )
+
+    def build_deployment(self) -> Deployment:
+        """The model on its GPUs. Raises UserError where it cannot be split over them."""
+        spec = self.deployment
+        return Deployment(
+            model=catalogue.load_model(self.model),
+            hardware=catalogue.load_hardware(self.hardware),
+            tensor_parallel_size=spec.tensor_parallel_size,
+            dtype=spec.dtype,
+            quantization=spec.quantization,
+            kv_cache_dtype=spec.kv_cache_dtype,
+        )

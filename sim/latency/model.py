@@ -1,13 +1,16 @@
-"""What a latency model answers, and the mechanism shared by those that are a formula."""
+"""What a latency model answers, and the mechanism that its kinds share."""
 
 from abc import ABC, abstractmethod
-from typing import Protocol
+from bisect import bisect_right
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from engine.scheduler import Step
 
 _FEW_STEPS = 24  # up to here numbers are faster than arrays
+
+Prefills = list[tuple[int, int]]  # (num_tokens, context_tokens before them) of each chunk
 
 
 class LatencyModel(Protocol):
@@ -27,17 +30,41 @@ class LatencyModel(Protocol):
         """
 
 
-class FormulaLatency(ABC):
-    """A latency model that is a formula, and for decodes alone one that is linear."""
+class Curve(NamedTuple):
+    """Seconds of a step of decodes by their total context, linear between knots.
+
+    knots: contexts in rising order, the first 0. seconds: at each knot. slopes: seconds per token
+    of context from each knot on, the last without end.
+    """
+
+    knots: list[float]
+    seconds: list[float]
+    slopes: list[float]
+
+    @classmethod
+    def line(cls, step_s: float, per_context_token_s: float) -> "Curve":
+        """A straight line."""
+        return cls([0.0], [step_s], [per_context_token_s])
+
+    @classmethod
+    def through(cls, knots: list[float], seconds: list[float]) -> "Curve":
+        """Through points, at least two, the first at 0; beyond the last as before it."""
+        slopes = (np.diff(seconds) / np.diff(knots)).tolist()
+        return cls(knots, seconds, [*slopes, slopes[-1]])
+
+
+class CurveLatency(ABC):
+    """A latency model whose steps of decodes alone lie on a curve for each number of them."""
+
+    def __init__(self) -> None:
+        self._curves: dict[int, Curve] = {}  # by num_decodes
 
     @abstractmethod
-    def decode_line(self, num_decodes: int) -> tuple[float, float]:
-        """Seconds of a step of decodes alone: a number, and one for each token of context."""
+    def decode_curve(self, num_decodes: int) -> Curve:
+        """Steps of so many decodes alone."""
 
     @abstractmethod
-    def seconds(
-        self, num_decodes: int, decode_context_tokens: int, prefills: list[tuple[int, int]]
-    ) -> float:
+    def seconds(self, num_decodes: int, decode_context_tokens: int, prefills: Prefills) -> float:
         """Duration of a step with prefills; see `engine.scheduler.Step` for the three."""
 
     def step_time_ns(self, step: Step) -> int:
@@ -49,13 +76,25 @@ class FormulaLatency(ABC):
 
     def decode_times_ns(self, num_seqs: int, context_tokens: int, num_steps: int) -> list[int]:
         """See LatencyModel."""
-        step_s, token_s = self.decode_line(num_seqs)
-        if num_steps <= _FEW_STEPS:
-            few = range(context_tokens, context_tokens + num_steps * num_seqs, num_seqs)
-            return [max(round((tokens * token_s + step_s) * 1e9), 1) for tokens in few]
-        contexts = context_tokens + num_seqs * np.arange(num_steps, dtype=np.float64)
-        times = np.rint((contexts * token_s + step_s) * 1e9)
-        if times.max() >= 2**63:
-            raise OverflowError("a step takes longer than int64 nanoseconds can say")
-        times_ns: list[int] = np.maximum(times, 1).astype(np.int64).tolist()
-        return times_ns
+        curve = self._curves.get(num_seqs)
+        if curve is None:
+            curve = self._curves[num_seqs] = self.decode_curve(num_seqs)
+        knots = curve.knots
+        part = bisect_right(knots, context_tokens) - 1
+        end = context_tokens + num_steps * num_seqs
+        is_straight = part + 1 == len(knots) or end - num_seqs < knots[part + 1]
+        if is_straight and num_steps <= _FEW_STEPS:
+            knot, step_s, token_s = knots[part], curve.seconds[part], curve.slopes[part]
+            few = range(context_tokens, end, num_seqs)
+            return [max(round(((tokens - knot) * token_s + step_s) * 1e9), 1) for tokens in few]
+        return _many_times_ns(curve, np.arange(context_tokens, end, num_seqs))
+
+
+def _many_times_ns(curve: Curve, contexts: np.ndarray) -> list[int]:
+    knots, seconds, slopes = map(np.array, curve)
+    parts = np.searchsorted(knots, contexts, side="right") - 1
+    times = np.rint(((contexts - knots[parts]) * slopes[parts] + seconds[parts]) * 1e9)
+    if times.max() >= 2**63:
+        raise OverflowError("a step takes longer than int64 nanoseconds can say")
+    times_ns: list[int] = np.maximum(times, 1).astype(np.int64).tolist()
+    return times_ns

@@ -1,0 +1,157 @@
+"""How a model lies on GPUs: number types, tensor parallelism, and the sizes of one GPU's shard."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from sim.catalogue.hardware import Hardware
+from sim.catalogue.model import DTYPES, QUANTIZATIONS, Model, Quantization
+from sim.errors import UserError
+
+
+class Matrix(NamedTuple):
+    """Weights [k, n] of one GPU's shard, by which it multiplies activations [tokens, k].
+
+    count: how many there are over all layers. bits: of one weight. arithmetic: of the products.
+    """
+
+    name: str
+    k: int
+    n: int
+    count: float
+    bits: float
+    arithmetic: str
+
+    @property
+    def weight_bytes(self) -> float:
+        """Bytes of one of them."""
+        return self.k * self.n * self.bits / 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deployment:
+    """A model on tensor_parallel_size GPUs, each with the same share of every layer.
+
+    dtype: of activations, and of weights that are not quantized; `auto`: as published.
+    quantization: of the layers' weights; `auto`: as published.
+    kv_cache_dtype: `auto` is dtype.
+
+    Raises UserError where the GPUs cannot share the attention heads equally.
+    """
+
+    model: Model
+    hardware: Hardware
+    tensor_parallel_size: int = 1
+    dtype: str = "auto"
+    quantization: str = "auto"
+    kv_cache_dtype: str = "auto"
+
+    def __post_init__(self) -> None:
+        if self.model.num_heads % self.tensor_parallel_size:
+            raise UserError(
+                f"deployment.tensor_parallel_size: got {self.tensor_parallel_size}, expected a "
+                f"divisor of the {self.model.num_heads} attention heads of {self.model.title}"
+            )
+
+    @property
+    def activation_dtype(self) -> str:
+        """Type of the activations."""
+        return self.model.dtype if self.dtype == "auto" else self.dtype
+
+    @property
+    def activation_bytes(self) -> float:
+        """Bytes of one number of the activations."""
+        return DTYPES[self.activation_dtype] / 8
+
+    @property
+    def kv_dtype(self) -> str:
+        """Type of the cached keys and values."""
+        return self.activation_dtype if self.kv_cache_dtype == "auto" else self.kv_cache_dtype
+
+    @property
+    def kv_heads(self) -> float:
+        """KV heads of one GPU over all layers; it has at least one a layer, a copy if need be."""
+        return max(self.model.kv_heads / self.tensor_parallel_size, self.model.num_layers)
+
+    @property
+    def kv_bytes_per_token(self) -> float:
+        """Bytes of one token's keys and values on one GPU, over all layers."""
+        return 2 * self.kv_heads * self.model.head_size * DTYPES[self.kv_dtype] / 8
+
+    @property
+    def attention_flop_per_pair(self) -> float:
+        """FLOPs of one GPU for one query attending to one token, over all layers."""
+        return self.model.attention_flop_per_pair / self.tensor_parallel_size
+
+    @property
+    def _arithmetic(self) -> str:
+        return "fp32" if self.activation_dtype == "float32" else "bf16"
+
+    @property
+    def _quantization(self) -> Quantization | None:
+        is_published = self.quantization == "auto"
+        return QUANTIZATIONS[self.model.quantization if is_published else self.quantization]
+
+    @property
+    def arithmetic(self) -> str:
+        """Type in which most of the layers' products are computed: bf16, fp8 or fp32."""
+        return self.layer_matrices[0].arithmetic
+
+    @cached_property
+    def layer_matrices(self) -> list[Matrix]:
+        """What every token is multiplied with in the layers, but for the experts."""
+        model, num_gpus = self.model, self.tensor_parallel_size
+        num_q = model.num_heads * model.head_size // num_gpus
+        num_kv = round(2 * self.kv_heads / model.num_layers * model.head_size)
+        matrices = [
+            self._layer_matrix("qkv_proj", model.d_model, num_q + num_kv),
+            self._layer_matrix("o_proj", num_q, model.d_model),
+        ]
+        if model.num_experts:
+            router = Matrix(
+                "router",
+                model.d_model,
+                model.num_experts,
+                model.num_layers,
+                DTYPES[self.activation_dtype],
+                self._arithmetic,
+            )
+            return [*matrices, router]
+        return [*matrices, *self._ffn()]
+
+    @cached_property
+    def expert_matrices(self) -> list[Matrix]:
+        """The matrices of one expert in every layer; none without experts."""
+        return list(self._ffn()) if self.model.num_experts else []
+
+    def _ffn(self) -> Iterator[Matrix]:
+        model = self.model
+        d_ff = -(-model.d_ff // self.tensor_parallel_size)
+        num_up = 2 if model.ffn == "gated" else 1
+        yield self._layer_matrix("gate_up_proj", model.d_model, num_up * d_ff, is_ffn=True)
+        yield self._layer_matrix("down_proj", d_ff, model.d_model, is_ffn=True)
+
+    def _layer_matrix(self, name: str, k: int, n: int, *, is_ffn: bool = False) -> Matrix:
+        bits: float = DTYPES[self.activation_dtype]
+        arithmetic, quantization = self._arithmetic, self._quantization
+        if quantization and (is_ffn or not quantization.experts_only):
+            bits = quantization.bits
+            arithmetic = quantization.arithmetic or arithmetic
+        return Matrix(name, k, n, self.model.num_layers, bits, arithmetic)
+
+    @cached_property
+    def output_matrix(self) -> Matrix:
+        """What every token that is sampled from is multiplied with."""
+        vocab_size = -(-self.model.vocab_size // self.tensor_parallel_size)
+        bits = DTYPES[self.activation_dtype]
+        return Matrix("lm_head", self.model.d_model, vocab_size, 1, bits, self._arithmetic)
+
+    @property
+    def weight_bytes(self) -> float:
+        """Bytes of all parameters on one GPU; norms, biases and positions are on each."""
+        matrices = sum(m.weight_bytes * m.count for m in [*self.layer_matrices, self.output_matrix])
+        experts = sum(m.weight_bytes * m.count for m in self.expert_matrices)
+        embeddings = 0 if self.model.tied_embeddings else self.model.output_parameters
+        others = self.model.other_parameters - embeddings + embeddings / self.tensor_parallel_size
+        return matrices + experts * self.model.num_experts + others * self.activation_bytes

@@ -9,17 +9,7 @@ from engine.replay_engine import ReplayEngine
 from engine.request import RequestId
 from engine.runners import ReplayRunner, ScriptedLengthRunner, ToyLMRunner
 from engine.transformer import Transformer
-from sim import catalogue
-from sim.catalogue.efficiency import Efficiency
-from sim.latency.linear import LinearLatency
-from sim.latency.model import LatencyModel
-from sim.latency.roofline import RooflineLatency
-from sim.scenario import (
-    ConstantSpec,
-    LinearSpec,
-    RooflineSpec,
-    Scenario,
-)
+from sim.scenario import Scenario
 
 
 def build_workload(scenario: Scenario) -> w.Workload:
@@ -47,47 +37,6 @@ def build_workload(scenario: Scenario) -> w.Workload:
         max_new_tokens=spec.max_new_tokens,
         max_model_len=max_model_len,
     )
-
-
-def build_latency(scenario: Scenario) -> LatencyModel:
-    """The step-latency model."""
-    spec = scenario.latency
-    if isinstance(spec, ConstantSpec):
-        return LinearLatency(step_s=spec.step_time_s)
-    if isinstance(spec, LinearSpec):
-        return LinearLatency(**spec.model_dump(exclude={"kind"}))
-    assert isinstance(spec, RooflineSpec)
-    return RooflineLatency(
-        scenario.build_deployment(),
-        _efficiency(scenario.hardware, spec),
-        overhead_s=spec.overhead_s,
-        per_sequence_s=spec.per_sequence_s,
-    )
-
-
-def describe_latency(scenario: Scenario) -> str:
-    """Where the step times come from, in words."""
-    spec = scenario.latency
-    if not isinstance(spec, RooflineSpec):
-        return spec.kind
-    efficiency = _efficiency(scenario.hardware, spec)
-    num_gpus = scenario.deployment.tensor_parallel_size
-    return (
-        f"roofline of {scenario.model} on {num_gpus} x {scenario.hardware}, matrices at "
-        f"{efficiency.flop['bf16']:.0%} of its FLOP/s and {efficiency.bandwidth['bf16']:.0%} of "
-        f"its bandwidth ({efficiency.source}), {spec.overhead_s * 1000:g} ms a step and "
-        f"{spec.per_sequence_s * 1000:g} ms a sequence besides"
-    )
-
-
-def _efficiency(hardware: str, spec: RooflineSpec) -> Efficiency:
-    """The catalogue's constants of a GPU, or those that the scenario gives instead."""
-    efficiency = catalogue.load_efficiency(hardware)
-    if spec.flop_efficiency is not None:
-        efficiency = efficiency.with_flop(spec.flop_efficiency)
-    if spec.bandwidth_efficiency is not None:
-        efficiency = efficiency.with_bandwidth(spec.bandwidth_efficiency)
-    return efficiency
 
 
 def build_engine(

@@ -163,3 +163,20 @@ def record_vllm(
     from sim.record_vllm import record_case
 
     record_case(workload, out, overrides or [])
+
+
+@app.command()
+def fit_roofline(
+    hardware: Annotated[str, typer.Argument(help="GPU of the catalogue.")],
+    folders: Annotated[list[Path], typer.Argument(help="Folders of tables measured on it.")],
+    model: Annotated[
+        str | None, typer.Option(help="Model whose layers were measured, where they were.")
+    ] = None,
+) -> None:
+    """Fit what share of its peaks a GPU reaches, as sim/catalogue/efficiency.toml has it.
+
+    Example: kvsim fit-roofline rtx-4090 my-profile --model llama-3.1-8b
+    """
+    from sim.fit_command import print_efficiency
+
+    print_efficiency(hardware, folders, model)

@@ -13,13 +13,13 @@ from sim.errors import UserError
 class Matrix(NamedTuple):
     """Weights [k, n] of one GPU's shard, by which it multiplies activations [tokens, k].
 
-    count: how many there are over all layers. bits: of one weight. arithmetic: of the products.
+    num_layers: how many there are, one a layer. bits: of one weight. arithmetic: of the products.
     """
 
     name: str
     k: int
     n: int
-    count: float
+    num_layers: float
     bits: float
     arithmetic: str
 
@@ -85,13 +85,18 @@ class Deployment:
         return self.model.attention_flop_per_pair / self.tensor_parallel_size
 
     @property
-    def _arithmetic(self) -> str:
+    def activation_arithmetic(self) -> str:
+        """Type in which what is not quantized is computed: bf16 or fp32."""
         return "fp32" if self.activation_dtype == "float32" else "bf16"
 
     @property
+    def weights(self) -> str:
+        """How the layers' weights are quantized: a key of QUANTIZATIONS."""
+        return self.model.quantization if self.quantization == "auto" else self.quantization
+
+    @property
     def _quantization(self) -> Quantization | None:
-        is_published = self.quantization == "auto"
-        return QUANTIZATIONS[self.model.quantization if is_published else self.quantization]
+        return QUANTIZATIONS[self.weights]
 
     @property
     def arithmetic(self) -> str:
@@ -115,7 +120,7 @@ class Deployment:
                 model.num_experts,
                 model.num_layers,
                 DTYPES[self.activation_dtype],
-                self._arithmetic,
+                self.activation_arithmetic,
             )
             return [*matrices, router]
         return [*matrices, *self._ffn()]
@@ -134,7 +139,7 @@ class Deployment:
 
     def _layer_matrix(self, name: str, k: int, n: int, *, is_ffn: bool = False) -> Matrix:
         bits: float = DTYPES[self.activation_dtype]
-        arithmetic, quantization = self._arithmetic, self._quantization
+        arithmetic, quantization = self.activation_arithmetic, self._quantization
         if quantization and (is_ffn or not quantization.experts_only):
             bits = quantization.bits
             arithmetic = quantization.arithmetic or arithmetic
@@ -145,13 +150,16 @@ class Deployment:
         """What every token that is sampled from is multiplied with."""
         vocab_size = -(-self.model.vocab_size // self.tensor_parallel_size)
         bits = DTYPES[self.activation_dtype]
-        return Matrix("lm_head", self.model.d_model, vocab_size, 1, bits, self._arithmetic)
+        return Matrix(
+            "lm_head", self.model.d_model, vocab_size, 1, bits, self.activation_arithmetic
+        )
 
     @property
     def weight_bytes(self) -> float:
         """Bytes of all parameters on one GPU; norms, biases and positions are on each."""
-        matrices = sum(m.weight_bytes * m.count for m in [*self.layer_matrices, self.output_matrix])
-        experts = sum(m.weight_bytes * m.count for m in self.expert_matrices)
+        matrices = [*self.layer_matrices, self.output_matrix]
+        dense = sum(m.weight_bytes * m.num_layers for m in matrices)
+        experts = sum(m.weight_bytes * m.num_layers for m in self.expert_matrices)
         embeddings = 0 if self.model.tied_embeddings else self.model.output_parameters
         others = self.model.other_parameters - embeddings + embeddings / self.tensor_parallel_size
-        return matrices + experts * self.model.num_experts + others * self.activation_bytes
+        return dense + experts * self.model.num_experts + others * self.activation_bytes

@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from sim.build import describe_latency
 from sim.experiment import Result, plan_jobs, run_jobs
+from sim.latency.build import describe_latency
 from sim.run_folder import (
     folder_for,
     is_finished,

@@ -31,7 +31,7 @@ def folder_for(scenario: Scenario, out: Path, *, stepwise: bool = False) -> Path
 
     Raises UserError for an input file that cannot be read.
     """
-    content = map_paths(scenario.model_dump(mode="json"), _file_digest)
+    content = map_paths(scenario.model_dump(mode="json"), _digest)
     # Unsorted: the order of systems and sweep is that of the tables.
     decisive = json.dumps([content, _versions(), _code_digest(), stepwise])
     return out / f"{scenario.name}-{hashlib.sha256(decisive.encode()).hexdigest()[:10]}"
@@ -150,8 +150,12 @@ def _versions() -> dict[str, str]:
     return {"python": platform.python_version(), **{name: version(name) for name in names}}
 
 
-def _file_digest(path: str) -> str:
+def _digest(path: str) -> str:
+    """Of a file's content, or of all files in a folder."""
     try:
+        if Path(path).is_dir():
+            inside = [[file.name, _digest(str(file))] for file in sorted(Path(path).iterdir())]
+            return hashlib.sha256(json.dumps(inside).encode()).hexdigest()
         return hashlib.sha256(Path(path).read_bytes()).hexdigest()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)

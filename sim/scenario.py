@@ -238,14 +238,33 @@ class LinearSpec(Spec):
 class RooflineSpec(Spec):
     """Roofline of the model on the hardware.
 
-    flop_efficiency, bandwidth_efficiency: shares of the peaks that every operator reaches; where
-    not given, those of the catalogue, by operator. The other two are what a step, and each of its
-    decodes and prefill chunks, costs besides.
+    constants: shares of the peaks that operators reach, from the catalogue: those of the `gpu`, or
+    those `common` to GPUs that were not measured. flop_efficiency, bandwidth_efficiency: one share
+    for every operator instead. overhead_s, per_sequence_s: what a step, and each of its decodes and
+    prefill chunks, costs besides.
     """
 
     kind: Literal["roofline"]
+    constants: Literal["gpu", "common"] = "gpu"
     flop_efficiency: float | None = Field(None, ge=0.001, le=1)
     bandwidth_efficiency: float | None = Field(None, ge=0.001, le=1)
+    overhead_s: float = Field(0.001, ge=0, le=_LONGEST_S)
+    per_sequence_s: float = Field(0.0, ge=0, le=1)
+
+
+class ProfileSpec(Spec):
+    """Tables of measured operators in a folder; overheads as in RooflineSpec."""
+
+    kind: Literal["profile"]
+    folder: str
+    overhead_s: float = Field(0.001, ge=0, le=_LONGEST_S)
+    per_sequence_s: float = Field(0.0, ge=0, le=1)
+
+
+class SiliconSpec(Spec):
+    """Measured kernels in the library aiconfigurator-core; overheads as in RooflineSpec."""
+
+    kind: Literal["silicon"]
     overhead_s: float = Field(0.001, ge=0, le=_LONGEST_S)
     per_sequence_s: float = Field(0.0, ge=0, le=1)
 
@@ -254,8 +273,9 @@ def _kind(value: Any) -> Any:
     return {"kind": value} if isinstance(value, str) else value
 
 
+LATENCY_KINDS = ("constant", "linear", "roofline", "profile", "silicon")
 Latency = Annotated[
-    ConstantSpec | LinearSpec | RooflineSpec,
+    ConstantSpec | LinearSpec | RooflineSpec | ProfileSpec | SiliconSpec,
     Field(discriminator="kind"),
     BeforeValidator(_kind),
 ]
@@ -325,7 +345,8 @@ def _json(data: Any) -> str:
 class Scenario(Spec):
     """Everything that decides a result.
 
-    model: whose time is charged, by its name in the catalogue or the path of a config.json; toy_lm: the transformer that computes, with runner toy-lm.
+    model: whose time is charged, by its name in the catalogue or the path of a config.json.
+    toy_lm: the transformer that computes, with runner toy-lm.
     systems: what is compared, each a name and the engine settings in which it differs.
     sweep: key paths and the values they take; all combinations are run.
     replications: runs of every point, each with a seed of its own (seed, seed + 1, ...).

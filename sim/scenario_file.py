@@ -11,11 +11,11 @@ import yaml
 from pydantic import ValidationError
 
 from sim.errors import UserError
-from sim.scenario import Scenario
+from sim.scenario import LATENCY_KINDS, Scenario
 
 # Keys whose value is the path of a file: relative to the folder of the scenario file or, on the
 # command line, to the current one.
-_PATH_KEYS = ("trace", "file")
+_PATH_KEYS = ("trace", "file", "folder")
 
 _LENGTH_KEYS = ("outputs", "unique", "tokens")
 
@@ -241,7 +241,7 @@ def _without_tags(location: tuple[Any, ...]) -> list[Any]:
     return [
         part
         for before, part in zip((None, *location), location, strict=False)
-        if not (before == "latency" and part in ("constant", "linear", "roofline"))
+        if not (before == "latency" and part in LATENCY_KINDS)
     ]
 
 

@@ -7,8 +7,9 @@ from contextlib import contextmanager
 import simpy
 
 from engine.request import Request, SamplingParams
-from sim.build import build_engine, build_latency, build_workload
+from sim.build import build_engine, build_workload
 from sim.clients import closed_loop_user, open_loop
+from sim.latency.build import build_latency
 from sim.recorder import Recorder
 from sim.records import Records
 from sim.replica import Replica

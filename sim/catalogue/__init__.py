@@ -17,14 +17,16 @@ def load_hardware(name: str) -> Hardware:
 
 def load_model(name: str) -> Model:
     """A model of the catalogue. Raises KeyError for an unknown name."""
-    entry = {k: tuple(v) if isinstance(v, list) else v for k, v in _read("models")[name].items()}
-    return Model(**entry)
+    entry: dict[str, Any] = _read("models")[name]
+    tuples: dict[str, Any] = {key: tuple(v) for key, v in entry.items() if isinstance(v, list)}
+    return Model(**{**entry, **tuples})
 
 
 def load_efficiency(hardware: str) -> Efficiency:
-    """What a GPU of the catalogue reaches; the common values where it was not measured."""
-    table = _read("efficiency")
-    return Efficiency(**table.get(hardware, table["common"]))
+    """What a GPU of the catalogue reaches; the common values for all that was not measured."""
+    common, own = _read("efficiency")["common"], _read("efficiency").get(hardware, {})
+    shares = {name: {**common[name], **own.get(name, {})} for name in ("flop", "bandwidth")}
+    return Efficiency(**{**common, **own, **shares})
 
 
 def names(table: str) -> list[str]:

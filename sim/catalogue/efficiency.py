@@ -13,8 +13,9 @@ class Efficiency:
         type of arithmetic: bf16, fp8.
     attention_flop: share of peak FLOP/s that attention of prefill chunks reaches.
     attention_bandwidth: share of bandwidth at which decodes read K/V in a step of decodes alone.
-    mixed_attention_bandwidth: the same in a step with prefill chunks, whose kernel suits them less.
-    kernel_s: what every operator of a layer costs besides, in seconds.
+    mixed_attention_bandwidth: the same beside prefill chunks, whose kernel suits decodes less.
+    kernel_s: what every product, norm and other small operator of a layer costs besides, in s.
+    attention_s: the same for the attention of a layer.
     allreduce_s: what an all-reduce costs before any byte, in seconds.
     allreduce_bandwidth: share of the interconnect's bandwidth that it reaches.
     """
@@ -26,6 +27,7 @@ class Efficiency:
     attention_bandwidth: float
     mixed_attention_bandwidth: float
     kernel_s: float
+    attention_s: float
     allreduce_s: float
     allreduce_bandwidth: float
 

@@ -22,3 +22,11 @@ class AllReduce:
     def step_s(self, num_tokens: int) -> float:
         """Of a step of so many tokens."""
         return self._latency_s + num_tokens * self._token_s
+
+
+class NoAllReduce:
+    """Where the time of all-reduces is part of other operators."""
+
+    def step_s(self, _num_tokens: int) -> float:
+        """Nothing."""
+        return 0.0

@@ -46,6 +46,11 @@ class Curve(NamedTuple):
         """A straight line."""
         return cls([0.0], [step_s], [per_context_token_s])
 
+    def at(self, context_tokens: float) -> float:
+        """Seconds at a total context."""
+        part = bisect_right(self.knots, context_tokens) - 1
+        return (context_tokens - self.knots[part]) * self.slopes[part] + self.seconds[part]
+
     @classmethod
     def through(cls, knots: list[float], seconds: list[float]) -> "Curve":
         """Through points, at least two, the first at 0; beyond the last as before it."""

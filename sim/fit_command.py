@@ -1,0 +1,42 @@
+"""What `kvsim fit-roofline` does: fit the constants of a GPU and print them as the catalogue has."""
+
+from pathlib import Path
+
+from sim import catalogue
+from sim.errors import UserError
+from sim.latency.fit_efficiency import Fit, fit_efficiency
+
+
+def print_efficiency(hardware: str, folders: list[Path], model: str | None) -> None:
+    """Print an entry of efficiency.toml. Raises UserError for what is unknown or missing."""
+    if hardware not in catalogue.names("hardware"):
+        known = ", ".join(catalogue.names("hardware"))
+        raise UserError(f"got {hardware!r}, expected a GPU of the catalogue: {known}")
+    fits = fit_efficiency(hardware, folders, model)
+    print(f"[{hardware}]")
+    print(f'source = "fitted on {" and ".join(folder.name for folder in folders)}"')
+    for name, value in toml_values(fits).items():
+        print(f"{name} = {value}")
+    for name, fit in fits.items():
+        print(
+            f"# {name}: off by {fit.median_error:.0%} in the median, {fit.p90_error:.0%} at the "
+            f"90th percentile of {fit.num_rows} rows"
+        )
+
+
+def toml_values(fits: dict[str, Fit]) -> dict[str, str]:
+    """Key -> value of an entry, to three digits; flop and bandwidth are tables by arithmetic."""
+    tables: dict[str, dict[str, str]] = {"flop": {}, "bandwidth": {}}
+    values = {}
+    for name, fit in fits.items():
+        for key, number in fit.constants.items():
+            text = f"{number:.3g}"
+            if key in tables:
+                tables[key][name.rpartition(" ")[2]] = text
+            else:
+                values.setdefault(key, text)  # kernel_s: that of the first type of arithmetic
+    shares = {
+        key: "{" + ", ".join(f"{kind} = {text}" for kind, text in table.items()) + "}"
+        for key, table in tables.items()
+    }
+    return {**shares, **values}

@@ -1,0 +1,196 @@
+"""Measured kernels of many GPUs, answered by the library aiconfigurator-core (extra `silicon`)."""
+
+import json
+import logging
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from sim.catalogue.model import Model
+from sim.deployment import Deployment
+from sim.errors import UserError
+from sim.latency.model import Curve, Prefills
+
+# GPUs of the catalogue -> the library's names of those whose kernels were measured.
+SYSTEMS = {
+    "a100-80gb": "a100_sxm",
+    "h100-80gb": "h100_sxm",
+    "h200": "h200_sxm",
+    "b200": "b200_sxm",
+    "l40s": "l40s",
+    "rtx-pro-6000": "rtx_pro_6000_server",
+}
+# vLLM's fp8 checkpoints with static scales do not scale activations in a kernel of its own.
+_PRODUCTS = {"none": "bfloat16", "fp8": "fp8_static", "int4": "int4_wo"}
+_KV = {"float16": "bfloat16", "bfloat16": "bfloat16", "fp8": "fp8"}
+_CONTEXTS = (1, *(16 * 2**i for i in range(14)))  # knots of a decode's context, in tokens
+_CACHED_SHAPES = 1 << 16
+
+
+class SiliconKernels:
+    """The operators of a deployed model, each with the time of its measured kernels.
+
+    Raises UserError where the library is not installed or does not cover the deployment.
+    """
+
+    def __init__(self, deployment: Deployment, system: str) -> None:
+        self._engine = _compile(deployment, system)
+        names = [_operators(self._engine.evaluate_generation_ops), _operators(self._context_ops)]
+        self._generation, self._context = (_by_kind(found) for found in names)
+
+    def _context_ops(self, indices: list[int], batch_size: int, s: int, **more: int) -> Any:
+        return self._engine.evaluate_context_ops(indices, batch_size=batch_size, s=s, **more)
+
+    @lru_cache(_CACHED_SHAPES)  # noqa: B019 - an instance lives as long as its run
+    def products_s(self, num_tokens: int, is_decode: bool) -> float:
+        """All of the layers but attention, all-reduces included."""
+        if is_decode:
+            found = self._engine.evaluate_generation_ops(
+                self._generation["other"], batch_size=num_tokens, s=1
+            )
+        else:
+            found = self._context_ops(self._context["other"], 1, num_tokens, x=num_tokens)
+        return _seconds(found)
+
+    @lru_cache(_CACHED_SHAPES)  # noqa: B019
+    def output_s(self, num_rows: int) -> float:
+        """The output projection."""
+        return _seconds(
+            self._engine.evaluate_generation_ops(
+                self._generation["logits"], batch_size=num_rows, s=1
+            )
+        )
+
+    def decode_attention_s(self, num_decodes: int, context: int) -> float:
+        """Attention of decodes with so much context each."""
+        return _seconds(
+            self._engine.evaluate_generation_ops(
+                self._generation["attention"], batch_size=num_decodes, s=context
+            )
+        )
+
+    @lru_cache(_CACHED_SHAPES)  # noqa: B019
+    def chunk_attention_s(self, num_tokens: int, context: int) -> float:
+        """Attention of a prefill chunk after so much context."""
+        return _seconds(
+            self._context_ops(self._context["attention"], 1, num_tokens, prefix=context)
+        )
+
+
+class SiliconProducts:
+    """See Products; the library's all-reduces are among them."""
+
+    def __init__(self, kernels: SiliconKernels) -> None:
+        self._kernels = kernels
+
+    def seconds(self, num_tokens: int, num_rows: int) -> float:
+        """See Products."""
+        layers_s = self._kernels.products_s(num_tokens, num_tokens == num_rows)
+        return layers_s + self._kernels.output_s(num_rows)
+
+
+class SiliconAttention:
+    """See Attention. The library knows no kernel that does both: the times add up."""
+
+    def __init__(self, kernels: SiliconKernels) -> None:
+        self._kernels = kernels
+        self._curves: dict[int, Curve] = {}  # by num_decodes
+
+    def decode_curve(self, num_decodes: int) -> Curve:
+        """See Attention."""
+        if num_decodes not in self._curves:
+            seconds = [self._kernels.decode_attention_s(num_decodes, c) for c in _CONTEXTS]
+            knots = [0.0, *(float(num_decodes * context) for context in _CONTEXTS[1:])]
+            self._curves[num_decodes] = Curve.through(knots, seconds)
+        return self._curves[num_decodes]
+
+    def mixed_s(self, num_decodes: int, decode_context_tokens: int, prefills: Prefills) -> float:
+        """See Attention."""
+        seconds = self.decode_curve(num_decodes).at(decode_context_tokens) if num_decodes else 0.0
+        return seconds + sum(self._kernels.chunk_attention_s(*chunk) for chunk in prefills)
+
+
+def _compile(deployment: Deployment, system: str) -> Any:
+    try:
+        from aiconfigurator_core.sdk.engine import EngineHandle
+    except ImportError:
+        raise UserError(
+            "latency.kind: silicon needs the library aiconfigurator-core; "
+            "pip install 'kvsim[silicon]' brings it"
+        ) from None
+    logging.getLogger("aiconfigurator_core").setLevel(logging.ERROR)
+    quantization = deployment.weights
+    if system not in SYSTEMS or quantization not in _PRODUCTS or deployment.kv_dtype not in _KV:
+        raise UserError(
+            f"latency.kind: silicon does not cover {deployment.hardware.title} with "
+            f"{quantization} weights and {deployment.kv_dtype} KV; it covers "
+            f"{', '.join(SYSTEMS)}, weights {', '.join(_PRODUCTS)}, KV {', '.join(_KV)}"
+        )
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "config.json").write_text(json.dumps(_config(deployment.model)))
+            return EngineHandle.compile(
+                folder,
+                SYSTEMS[system],
+                "vllm",
+                tp_size=deployment.tensor_parallel_size,
+                moe_tp_size=deployment.tensor_parallel_size,
+                gemm_quant_mode=_PRODUCTS[quantization],
+                moe_quant_mode=_PRODUCTS[quantization].removesuffix("_static"),
+                kvcache_quant_mode=_KV[deployment.kv_dtype],
+            )
+    except Exception as error:  # the library raises whatever its tables lack
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(
+            f"latency.kind: silicon does not cover {deployment.model.title} on "
+            f"{deployment.tensor_parallel_size} x {deployment.hardware.title}: {reason}"
+        ) from None
+
+
+def _config(model: Model) -> dict[str, Any]:
+    """A config.json by which the library knows the model's sizes."""
+    if model.ffn != "gated" or model.num_window_layers or model.num_kv_heads_total:
+        raise ValueError("only layers that are all alike, with a gated network and full attention")
+    config = {
+        "architectures": ["LlamaForCausalLM"],
+        "num_hidden_layers": model.num_layers,
+        "hidden_size": model.d_model,
+        "num_attention_heads": model.num_heads,
+        "num_key_value_heads": model.num_kv_heads,
+        "head_dim": model.head_size,
+        "intermediate_size": model.d_ff,
+        "vocab_size": model.vocab_size,
+        "max_position_embeddings": 1 << 20,
+        "torch_dtype": "bfloat16",
+    }
+    if model.num_experts:
+        config["architectures"] = ["Qwen3MoeForCausalLM"]
+        config["num_experts"] = model.num_experts
+        config["num_experts_per_tok"] = model.num_experts_per_token
+        config["moe_intermediate_size"] = model.d_ff
+    return config
+
+
+def _operators(evaluate: Any) -> list[str]:
+    """Names of a list of operators, found by asking for one after the other."""
+    names: list[str] = []
+    while True:
+        try:
+            names += [found[0] for found in evaluate([len(names)], batch_size=1, s=16)]
+        except (IndexError, ValueError):
+            return names
+
+
+def _by_kind(names: list[str]) -> dict[str, list[int]]:
+    """Places of the operators by what they are."""
+    kinds: dict[str, list[int]] = {"attention": [], "logits": [], "other": []}
+    for place, name in enumerate(names):
+        kind = next((kind for kind in ("attention", "logits") if kind in name), "other")
+        kinds[kind].append(place)
+    return kinds
+
+
+def _seconds(found: Any) -> float:
+    """Sum over operators, of which the library says (name, milliseconds, energy, source)."""
+    return float(sum(milliseconds for _, milliseconds, *_ in found)) / 1e3

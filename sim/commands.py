@@ -165,6 +165,51 @@ def record_vllm(
     record_case(workload, out, overrides or [])
 
 
+class LatencyKind(StrEnum):
+    """Where step times come from."""
+
+    ROOFLINE = "roofline"
+    PROFILE = "profile"
+    SILICON = "silicon"
+    FITTED = "fitted"
+
+
+@app.command()
+def validate(
+    paths: Annotated[list[Path], typer.Argument(help="Folders of measured runs.")],
+    latency: Annotated[
+        LatencyKind | None,
+        typer.Option(help="Step times; without it the best there is for each folder."),
+    ] = None,
+    fit: Annotated[
+        list[Path] | None,
+        typer.Option("--fit", help="Measured steps to fit step times on (repeatable)."),
+    ] = None,
+    host_cost_from: Annotated[
+        Path | None,
+        typer.Option(help="Folder of measured runs on which the host's cost a step is fitted."),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the rows and the figure.")] = Path(
+        "runs/validation"
+    ),
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Predict runs that were measured on real systems, and print how far off that is.
+
+    Example: kvsim validate measured/rtx4090-llama-3.1-8b --latency roofline
+    """
+    from sim.validate_command import validate_cases
+
+    validate_cases(
+        paths,
+        latency.value if latency else None,
+        fit or [],
+        host_cost_from,
+        out,
+        as_json_text=as_json,
+    )
+
+
 @app.command()
 def fit_roofline(
     hardware: Annotated[str, typer.Argument(help="GPU of the catalogue.")],

@@ -1,4 +1,4 @@
-"""What `kvsim fit-roofline` does: fit the constants of a GPU and print them as the catalogue has."""
+"""What `kvsim fit-roofline` does: fit the constants of a GPU and print an entry of the catalogue."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def print_efficiency(hardware: str, folders: list[Path], model: str | None) -> N
 def toml_values(fits: dict[str, Fit]) -> dict[str, str]:
     """Key -> value of an entry, to three digits; flop and bandwidth are tables by arithmetic."""
     tables: dict[str, dict[str, str]] = {"flop": {}, "bandwidth": {}}
-    values = {}
+    values: dict[str, str] = {}
     for name, fit in fits.items():
         for key, number in fit.constants.items():
             text = f"{number:.3g}"

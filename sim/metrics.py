@@ -50,15 +50,15 @@ def _latencies(finished: pd.DataFrame, itl_ns: Distribution) -> Row:
     has_gaps = num_gaps > 0
     decoding_ns = (columns["finished_ns"] - first_token_ns)[has_gaps]
     return {
-        **_distribution("ttft", first_token_ns - arrival_ns),
-        **_distribution("tpot", decoding_ns / num_gaps[has_gaps]),
-        **_distribution("itl", *itl_ns),
-        **_distribution("e2e", columns["finished_ns"] - arrival_ns),
-        **_distribution("queueing", columns["admitted_ns"] - arrival_ns),
+        **distribution("ttft", first_token_ns - arrival_ns),
+        **distribution("tpot", decoding_ns / num_gaps[has_gaps]),
+        **distribution("itl", *itl_ns),
+        **distribution("e2e", columns["finished_ns"] - arrival_ns),
+        **distribution("queueing", columns["admitted_ns"] - arrival_ns),
     }
 
 
-def _distribution(
+def distribution(
     name: str,
     values_ns: npt.NDArray[np.int64] | npt.NDArray[np.float64],
     counts: npt.NDArray[np.int64] | None = None,

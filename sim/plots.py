@@ -16,8 +16,8 @@ from sim.experiment import Result
 from sim.metrics import half_width_95
 
 # Okabe and Ito, "Color Universal Design", 2008: distinct under colour blindness and in grey.
-_SYSTEM_COLOURS = ("#E69F00", "#0072B2", "#009E73", "#CC79A7", "#D55E00", "#56B4E9")
-_SYSTEM_MARKERS = "osD^vPX"  # one more than colours: 42 systems before a pair repeats
+SYSTEM_COLOURS = ("#E69F00", "#0072B2", "#009E73", "#CC79A7", "#D55E00", "#56B4E9")
+SYSTEM_MARKERS = "osD^vPX"  # one more than colours: 42 systems before a pair repeats
 _CLASS_COLOURS = {
     "live": "#0072B2",
     "tail": "#56B4E9",
@@ -30,22 +30,23 @@ _CLASS_COLOURS = {
 _SMALL: dict[str, Any] = {"fontsize": "small", "color": "#555555"}
 _MOST_TICKS = 10  # more values than this get ticks of their own choosing
 _NUM_BINS = 400
-_SECONDS = FuncFormatter(lambda s, _: f"{s:g} s" if s >= 1 else f"{s * 1000:g} ms")
+SECONDS = FuncFormatter(lambda s, _: f"{s:g} s" if s >= 1 else f"{s * 1000:g} ms")
 
 
 def draw_figures(folder: Path, summary: pd.DataFrame, results: list[Result]) -> None:
     """PNG files for a run: against what was swept if that is one number, and over time."""
     key = _swept_number(summary, results)
     if key:
-        _save(_throughput(summary, key), folder / "throughput.png")
-        _save(_latency(summary, key), folder / "latency.png")
+        save(_throughput(summary, key), folder / "throughput.png")
+        save(_latency(summary, key), folder / "latency.png")
     last = _last_point(results)
     if not key:
-        _save(_latency_distribution(last), folder / "latency.png")
-    _save(_kv_memory(last), folder / "kv_memory.png")
+        save(_latency_distribution(last), folder / "latency.png")
+    save(_kv_memory(last), folder / "kv_memory.png")
 
 
-def _save(figure: Figure, path: Path) -> None:
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure; the suffix says in which format."""
     # Neither date nor version in the file: equal runs give equal bytes.
     figure.savefig(path, dpi=150, metadata={"Software": None})
 
@@ -91,7 +92,7 @@ def _latency(summary: pd.DataFrame, key: str) -> Figure:
             _label_seconds(axes.yaxis)
         else:
             axes.set_ylim(bottom=0)
-            axes.yaxis.set_major_formatter(_SECONDS)
+            axes.yaxis.set_major_formatter(SECONDS)
         axes.set_title(f"{title}: p50 (solid), p99 (dotted)", loc="left")
     _legend(figure)
     _note_runs(figure, summary)
@@ -117,8 +118,8 @@ def _draw_lines(
             groups.mean(),
             yerr=half_widths if has_intervals else None,
             label=str(system) if with_label else None,
-            color=_SYSTEM_COLOURS[number % len(_SYSTEM_COLOURS)],
-            marker=_SYSTEM_MARKERS[number % len(_SYSTEM_MARKERS)],
+            color=SYSTEM_COLOURS[number % len(SYSTEM_COLOURS)],
+            marker=SYSTEM_MARKERS[number % len(SYSTEM_MARKERS)],
             linestyle=line_style,
             markersize=5,
             capsize=3,
@@ -150,7 +151,7 @@ def _latency_distribution(results: list[Result]) -> Figure:
             axes.ecdf(
                 seconds,
                 label=result.job.system,
-                color=_SYSTEM_COLOURS[number % len(_SYSTEM_COLOURS)],
+                color=SYSTEM_COLOURS[number % len(SYSTEM_COLOURS)],
             )
         axes.set_xscale("log")
         _label_seconds(axes.xaxis)
@@ -231,7 +232,7 @@ def _label_seconds(axis: Axis) -> None:
     low, high = axis.get_view_interval()
     axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 30 * low else (1, 3)))
     axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(_SECONDS)
+    axis.set_major_formatter(SECONDS)
 
 
 def _note_runs(figure: Figure, summary: pd.DataFrame) -> None:

@@ -38,8 +38,10 @@ def folder_for(scenario: Scenario, out: Path, *, stepwise: bool = False) -> Path
 
 
 @contextmanager
-def new_folder(folder: Path) -> Iterator[Path]:
+def new_folder(folder: Path, *, replaces: bool = False) -> Iterator[Path]:
     """A folder to write into, that becomes `folder` at the end if all went well.
+
+    replaces: whether it takes the place of one that is there; else that one stays.
 
     Made at once, so that a place that cannot be written to is found before the work is done, and
     taken away again whatever happens. Raises UserError for such a place.
@@ -49,6 +51,8 @@ def new_folder(folder: Path) -> Iterator[Path]:
     try:
         partial.mkdir(parents=True)
         yield partial
+        if replaces and folder.exists():
+            shutil.rmtree(folder)
         if not folder.exists():  # else the same run was finished by another process meanwhile
             partial.rename(folder)
     except OSError as error:

@@ -7,6 +7,8 @@ import pandas as pd
 
 from sim.errors import UserError
 
+_TEXT = ("layer", "gemm_dtype", "model", "measured", "backend_version")
+
 
 def find_table(path: Path) -> Path | None:
     """A table that may be compressed; None where there is none."""
@@ -16,10 +18,13 @@ def find_table(path: Path) -> Path | None:
     return None
 
 
-def read_table(path: Path, columns: tuple[str, ...]) -> pd.DataFrame:
+def read_table(
+    path: Path, columns: tuple[str, ...], optional: tuple[str, ...] = ()
+) -> pd.DataFrame:
     """The named columns of a CSV, plain or with .gz at the end of its name.
 
-    All but `layer` and those that name a type hold numbers, from 0.
+    optional: columns that may be missing. All but those of `_TEXT` hold numbers, from 0; a cell of
+    an optional one may be empty.
 
     Raises UserError for a file that is missing, or has other columns or values.
     """
@@ -34,15 +39,19 @@ def read_table(path: Path, columns: tuple[str, ...]) -> pd.DataFrame:
     if missing or table.empty:
         what = f"no column {missing[0]!r}" if missing else "no rows"
         raise UserError(f"{found}: {what}, expected columns {', '.join(columns)}")
-    for name in columns:
-        if not (name == "layer" or name.endswith("_dtype")):
-            table[name] = _numbers(table[name], f"{found}, column {name!r}")
-    return table[list(columns)]
+    present = [*columns, *(name for name in optional if name in table.columns)]
+    for name in present:
+        if name not in _TEXT:
+            where = f"{found}, column {name!r}"
+            table[name] = _numbers(table[name], where, may_be_empty=name in optional)
+    return table[present]
 
 
-def _numbers(column: "pd.Series[float]", where: str) -> "pd.Series[float]":
+def _numbers(column: "pd.Series[float]", where: str, *, may_be_empty: bool) -> "pd.Series[float]":
     numbers = pd.to_numeric(column, errors="coerce").astype(float)
     is_bad = ~(np.isfinite(numbers) & (numbers >= 0))
+    if may_be_empty:
+        is_bad &= column.notna()
     if is_bad.any():
         row = int(np.flatnonzero(is_bad)[0])
         raise UserError(

@@ -1,0 +1,1 @@
+"""Predictions set against measurements of real serving systems."""

@@ -1,0 +1,43 @@
+"""What was measured, and the scenario that should have predicted it."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from sim.scenario import Scenario
+from workloads import Workload
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One measured run.
+
+    labels: what tells it from the other runs of its case.
+    scenario: the same run, simulated; its workload is `workload` where there is one.
+    measured: by the names and in the units of `sim.metrics.summarise`.
+    requests: ttft_s, tpot_s (NA for one token) and e2e_s of every request, where they are known.
+    """
+
+    labels: dict[str, Any]
+    scenario: Scenario
+    workload: Workload | None = None
+    measured: dict[str, float]
+    requests: pd.DataFrame | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """The runs of one folder.
+
+    kind: in words. assumptions: what the folder does not say, and is taken to be.
+    skipped: rows that are not simulated, with the reason.
+    peers: how others did on the same runs: name -> metric -> relative error.
+    """
+
+    name: str
+    kind: str
+    points: list[Point]
+    assumptions: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    peers: dict[str, dict[str, float]] = field(default_factory=dict)

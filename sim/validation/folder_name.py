@@ -1,0 +1,45 @@
+"""What the name of a folder says: GPU, model and quantization, as in h100-llama-70b-fp8-burst."""
+
+import re
+from typing import NamedTuple
+
+from sim import catalogue
+from sim.errors import UserError
+
+_DEFAULT_MEMORY = {"h100": "h100-80gb", "a100": "a100-80gb"}  # where the name gives none
+_KINDS = r"-?(closed-?loop|burst|static-?batch|dp\d+ep\d+|dp\d+|trace)"
+_ALIASES = {"llama-70b": "llama-3.3-70b", "llama-8b": "llama-3.1-8b"}
+
+
+class Named(NamedTuple):
+    """A GPU of the catalogue, a model of it (None where the name has none), a quantization."""
+
+    hardware: str
+    model: str | None
+    quantization: str
+
+
+def parse_folder_name(name: str) -> Named:
+    """See Named. Raises UserError for a name without a GPU or with an unknown model."""
+    plain = re.sub(_KINDS, "", name.lower())
+    hardware, rest = _split_hardware(plain, name)
+    quantization = "auto"
+    for word in ("fp8", "int4"):
+        if re.search(rf"(^|-){word}(-|$)", rest):
+            quantization, rest = word, re.sub(rf"(^|-){word}(?=-|$)", "", rest)
+    rest = rest.strip("-")
+    model = catalogue.find_model(_ALIASES.get(rest, rest)) if rest else None
+    return Named(hardware, model, quantization)
+
+
+def _split_hardware(plain: str, name: str) -> tuple[str, str]:
+    """The GPU at the beginning of a name, written with or without hyphens, and what follows it."""
+    keys = {key: key for key in catalogue.names("hardware")} | _DEFAULT_MEMORY
+    for key in sorted(keys, key=len, reverse=True):
+        pattern = "-?".join(re.escape(part) for part in key.split("-"))
+        if found := re.match(rf"{pattern}(?=-|$)", plain):
+            return keys[key], plain[found.end() :]
+    raise UserError(
+        f"{name}: no GPU at the beginning of the folder's name; expected one of "
+        f"{', '.join(sorted(keys))}"
+    )

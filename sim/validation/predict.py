@@ -1,0 +1,71 @@
+"""Simulates the points of a case and scores them."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from sim.errors import UserError
+from sim.records import Records
+from sim.scenario import Scenario
+from sim.simulate import serve, simulate
+from sim.validation.case import Point
+from sim.validation.score import Scored, score
+
+_SYSTEM = "default"
+_LIMITED = 1.5  # TTFT beyond so many times that with endless memory: the KV cache is the limit
+
+
+def predict(point: Point, latency: dict[str, Any]) -> Scored:
+    """Simulate a point with step times as a scenario's key `latency` says.
+
+    Raises UserError where they do not cover the point.
+    """
+    scenario = with_latency(point.scenario, latency)
+    records = _run(point, scenario)
+    return score(point, records, is_kv_limited=_is_kv_limited(point, scenario, records))
+
+
+def with_latency(scenario: Scenario, latency: dict[str, Any]) -> Scenario:
+    """The same scenario with other step times."""
+    data = scenario.model_dump(mode="json", exclude_none=True)
+    return Scenario.parse({**data, "latency": latency})
+
+
+def _run(point: Point, scenario: Scenario) -> Records:
+    if point.workload is None:
+        return simulate(scenario, _SYSTEM)
+    return serve(scenario, _SYSTEM, point.workload)
+
+
+def _is_kv_limited(point: Point, scenario: Scenario, records: Records) -> bool:
+    """Whether TTFT would be much shorter with endless memory; asked where the pool got full."""
+    num_slots = scenario.engine_config(_SYSTEM).num_slots
+    held = records.steps[["live", "tail", "reserved", "over_reserved"]].sum(axis=1)
+    if held.max() < 0.9 * num_slots:
+        return False
+    data = scenario.model_dump(mode="json", exclude_none=True)
+    data["engine"]["num_blocks"] = 10_000_000
+    endless = _run(point, Scenario.parse(data))
+    return _mean_ttft_ns(records) > _LIMITED * _mean_ttft_ns(endless)
+
+
+def _mean_ttft_ns(records: Records) -> float:
+    requests = records.requests
+    return float((requests["first_token_ns"] - requests["arrival_ns"]).mean())
+
+
+def predict_all(points: list[Point], latency: dict[str, Any]) -> Iterator[Scored | UserError]:
+    """All points over the cores, in order; a UserError in place of one that is not covered."""
+    import joblib  # slow to import
+
+    if len(points) == 1:
+        yield _predict(points[0], latency)
+        return
+    parallel = joblib.Parallel(n_jobs=-1, return_as="generator")
+    yield from parallel(joblib.delayed(_predict)(point, latency) for point in points)
+
+
+def _predict(point: Point, latency: dict[str, Any]) -> Scored | UserError:
+    try:
+        return predict(point, latency)
+    except UserError as error:
+        return error

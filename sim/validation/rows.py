@@ -1,0 +1,211 @@
+"""Tables of measured runs, a row each: closed loops, bursts and static batches."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from sim import catalogue
+from sim.errors import UserError
+from sim.latency.measurements import read_table
+from sim.scenario import Scenario
+from sim.validation.case import Case, Point
+from sim.validation.folder_name import Named, parse_folder_name
+
+
+class Kind(NamedTuple):
+    """A kind of table.
+
+    columns, optional: those it must and may have.
+    point: the point of a row, for a scenario with the row's model and GPUs.
+    assumptions: what such tables do not say.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    optional: tuple[str, ...]
+    point: Callable[[Any, dict[str, Any]], Point]
+    assumptions: tuple[str, ...]
+
+
+def read_rows(folder: Path) -> Case:
+    """A folder with points.csv. Raises UserError for one that is of no known kind."""
+    path = folder / "points.csv"
+    kind = _kind_of(path)
+    named = parse_folder_name(folder.name)
+    points, skipped = [], {}
+    for row in read_table(path, kind.columns, kind.optional).to_dict("records"):
+        try:
+            points.append(kind.point(row, _common(row, named)))
+        except UserError as error:
+            skipped[str(error)] = skipped.get(str(error), 0) + 1
+    reasons = [f"{count} rows: {reason}" for reason, count in skipped.items()]
+    if not points:
+        raise UserError(f"{path}: no row can be simulated; {'; '.join(reasons) or 'it has none'}")
+    return Case(
+        name=folder.name,
+        kind=kind.name,
+        points=points,
+        assumptions=list(kind.assumptions),
+        skipped=reasons,
+    )
+
+
+def _kind_of(path: Path) -> Kind:
+    try:
+        columns = pd.read_csv(path, nrows=0).columns
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: {' '.join(str(error).split()).lower()}") from None
+    for kind in KINDS:
+        if set(kind.columns) <= set(columns):
+            return kind
+    expected = "; ".join(f"{kind.name}: {', '.join(kind.columns)}" for kind in KINDS)
+    raise UserError(f"{path}: of no known kind; expected the columns of one of {expected}")
+
+
+def _common(row: dict[str, Any], named: Named) -> dict[str, Any]:
+    """What a scenario needs whatever its kind. Raises UserError for an unknown model."""
+    model = catalogue.find_model(row["model"]) if "model" in row else named.model
+    if model is None:
+        raise UserError("neither the folder's name nor a column names a model")
+    return {
+        "name": "validation",
+        "model": model,
+        "hardware": named.hardware,
+        "deployment": {
+            "tensor_parallel_size": int(row.get("tp", 1)),
+            "quantization": named.quantization,
+        },
+    }
+
+
+def _closed_loop(row: dict[str, Any], common: dict[str, Any]) -> Point:
+    concurrency, isl, osl = (int(row[name]) for name in ("concurrency", "isl", "osl"))
+    if "measured" in row:  # a date: InferenceMAX's public scripts
+        engine = {
+            "max_num_seqs": concurrency,
+            "max_num_batched_tokens": 8192,
+            "max_model_len": max(10240, isl + osl),
+            "async_scheduling": True,
+            "vllm_version": "0.11",
+        }
+        lengths: list[dict[str, Any]] = [
+            {"uniform": {"low": max(int(0.8 * n), 1), "high": n}} for n in (isl, osl)
+        ]
+    else:  # a version: AIConfigurator's own runs
+        engine = {
+            "max_num_seqs": 1024,
+            "max_num_batched_tokens": 2048,
+            "max_model_len": 32768,
+            "async_scheduling": True,
+            "vllm_version": str(row.get("backend_version", "0.12.0")),
+        }
+        lengths = [{"fixed": isl}, {"fixed": osl}]
+    workload = {
+        "requests": 10 * concurrency,
+        "arrivals": {"closed_loop": {"concurrency": concurrency}},
+        "prompts": {"unique": lengths[0]},
+        "outputs": lengths[1],
+    }
+    return Point(
+        labels={name: int(row[name]) for name in ("tp", "isl", "osl", "concurrency")},
+        scenario=_scenario(common, {"num_blocks": "auto", **engine}, workload),
+        measured={"ttft_mean_s": row["ttft_ms"] / 1e3, "tpot_mean_s": row["tpot_ms"] / 1e3},
+    )
+
+
+def _burst(row: dict[str, Any], common: dict[str, Any]) -> Point:
+    prompt_tokens, output_tokens = round(row["prompt_tokens"]), round(row["output_tokens"])
+    num_kv_tokens = row.get("num_kv_tokens")
+    engine = {
+        "num_blocks": "auto" if pd.isna(num_kv_tokens) else int(num_kv_tokens) // 16 - 1,
+        "max_num_seqs": int(row["max_num_seqs"]),
+        "max_num_batched_tokens": 2048,
+        "max_model_len": max(4096, prompt_tokens + output_tokens),
+        "vllm_version": "0.8.5",
+    }
+    milliseconds = {
+        f"{name}_{part}_s": row[f"{name}_{part}_ms"] / 1e3
+        for name in ("ttft", "tpot", "itl")
+        for part in ("mean", "p50", "p99")
+        if row[f"{name}_{part}_ms"] > 0  # 0 is absent: one token has no gap after it
+    }
+    names = ("num_requests", "max_num_seqs", "prompt_tokens", "output_tokens")
+    return Point(
+        labels={name: round(row[name]) for name in names},
+        scenario=_scenario(
+            common, engine, _at_once(int(row["num_requests"]), prompt_tokens, output_tokens)
+        ),
+        measured={**milliseconds, "output_tokens_per_s": row["output_tokens_per_s"]},
+    )
+
+
+def _static_batch(row: dict[str, Any], common: dict[str, Any]) -> Point:
+    names = ("batch_size", "input_len", "output_len")
+    batch_size, input_len, output_len = (int(row[name]) for name in names)
+    engine = {
+        "num_blocks": "auto",
+        "max_num_seqs": 256,
+        "max_num_batched_tokens": max(4096, input_len + output_len),
+        "max_model_len": max(4096, input_len + output_len),
+        "vllm_version": "0.5.3",
+    }
+    return Point(
+        labels={"model": common["model"], "tp": int(row["tp"])}
+        | {name: int(row[name]) for name in names},
+        scenario=_scenario(common, engine, _at_once(batch_size, input_len, output_len)),
+        measured={"span_s": row["latency_s"]},
+    )
+
+
+def _at_once(requests: int, prompt_tokens: int, output_tokens: int) -> dict[str, Any]:
+    """All requests at the start; a rate that high spaces them by a nanosecond."""
+    return {
+        "requests": requests,
+        "arrivals": {"constant": {"rate": 1e9}},
+        "prompts": {"unique": prompt_tokens},
+        "outputs": output_tokens,
+    }
+
+
+def _scenario(common: dict[str, Any], engine: dict[str, Any], workload: dict[str, Any]) -> Scenario:
+    return Scenario.parse({**common, "engine": engine, "workload": workload})
+
+
+KINDS = (
+    Kind(
+        "closed loop",
+        ("tp", "isl", "osl", "concurrency", "ttft_ms", "tpot_ms"),
+        ("measured", "backend_version"),
+        _closed_loop,
+        (
+            "all clients start at once, 10 requests for each; TTFT and TPOT are means",
+            "rows with a date (InferenceMAX): lengths uniform from 0.8 to 1.0 of isl and osl, 8192 "
+            "tokens a step, max_num_seqs = concurrency; rows with a version: isl and osl exactly, "
+            "2048 tokens a step",
+            "asynchronous scheduling; number of KV blocks as vLLM would find it",
+        ),
+    ),
+    Kind(
+        "burst",
+        (
+            *("num_requests", "max_num_seqs", "prompt_tokens", "output_tokens"),
+            "output_tokens_per_s",
+            *(f"{n}_{part}_ms" for n in ("ttft", "tpot", "itl") for part in ("mean", "p50", "p99")),
+        ),
+        ("num_kv_tokens", "tp"),
+        _burst,
+        ("vLLM 0.8.5: 2048 tokens a step, synchronous scheduling, no prefix caching",),
+    ),
+    Kind(
+        "static batch",
+        ("model", "tp", "input_len", "output_len", "batch_size", "latency_s"),
+        (),
+        _static_batch,
+        (
+            "vLLM 0.5.3 is simulated by the V1 scheduler with 4096 tokens a step; number of KV "
+            "blocks as vLLM would find it",
+        ),
+    ),
+)

@@ -1,0 +1,93 @@
+"""Errors of predictions, relative to what was measured: +0.1 is 10 % too high."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from sim.metrics import summarise
+from sim.records import Records
+from sim.validation.case import Point
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A point, its prediction, and the errors.
+
+    is_kv_limited: whether requests waited for KV blocks in the simulation.
+    mape: mean absolute error over requests, by metric, where each of them was measured.
+    times: ttft_s, tpot_s and e2e_s of every request, where each of them was measured.
+    num_steps, mean_running: steps of the simulation, and sequences in one of them.
+    """
+
+    point: Point
+    predicted: dict[str, float]
+    errors: dict[str, float]
+    mape: dict[str, float]
+    times: pd.DataFrame | None
+    is_kv_limited: bool
+    num_steps: int
+    mean_running: float
+
+
+def score(point: Point, records: Records, *, is_kv_limited: bool) -> Scored:
+    """Set a simulated run against the measured one."""
+    summary = summarise(records)
+    predicted = {
+        name: float(value)
+        for name, value in summary.items()
+        if name in point.measured and value is not None
+    }
+    errors = relative_errors(predicted, point.measured)
+    times, mape = None, {}
+    if point.requests is not None:
+        times = _request_times(records)
+        apart = (times / point.requests - 1).abs().mean()
+        mape = {str(name).removesuffix("_s"): float(value) for name, value in apart.items()}
+    steps = records.steps
+    return Scored(
+        point,
+        predicted,
+        errors,
+        mape,
+        times,
+        is_kv_limited,
+        int(steps["steps"].sum()),
+        float((steps["running"] * steps["steps"]).sum() / steps["steps"].sum()),
+    )
+
+
+def relative_errors(predicted: dict[str, float], measured: dict[str, float]) -> dict[str, float]:
+    """Of all that was both predicted and measured."""
+    return {
+        name: value / measured[name] - 1 for name, value in predicted.items() if measured.get(name)
+    }
+
+
+def _request_times(records: Records) -> pd.DataFrame:
+    requests = records.requests
+    arrival, first, last = (
+        requests[name].to_numpy(dtype=float, na_value=np.nan)
+        for name in ("arrival_ns", "first_token_ns", "finished_ns")
+    )
+    num_gaps = requests["output_tokens"].to_numpy(float) - 1
+    num_gaps[num_gaps <= 0] = np.nan
+    times = {
+        "ttft_s": first - arrival,
+        "tpot_s": (last - first) / num_gaps,
+        "e2e_s": last - arrival,
+    }
+    return pd.DataFrame(times) / 1e9
+
+
+def over_rows(scored: list[Scored]) -> pd.DataFrame:
+    """By metric: rows, median absolute, median signed and 90th percentile of the absolute error."""
+    errors = pd.DataFrame([one.errors for one in scored])
+    return pd.DataFrame(
+        {
+            "rows": errors.notna().sum(),
+            "median_absolute": errors.abs().median(),
+            "median_signed": errors.median(),
+            "p90_absolute": errors.abs().quantile(0.9),
+        }
+    )

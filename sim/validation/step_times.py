@@ -1,0 +1,86 @@
+"""Which step times a case is predicted with, and where all their constants are from."""
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sim.errors import UserError
+from sim.latency.measurements import find_table
+from sim.latency.silicon import SYSTEMS
+from sim.scenario import Scenario
+from sim.validation.case import Case
+from sim.validation.folder_name import parse_folder_name
+from sim.validation.host_cost import HostCost, default_host_cost
+
+KINDS = ("roofline", "profile", "silicon", "fitted")
+
+
+class StepTimes(NamedTuple):
+    """Value of a scenario's key `latency`, and the source of its host cost."""
+
+    latency: dict[str, Any]
+    host_source: str
+
+
+def choose(
+    case: Case,
+    folder: Path,
+    kind: str | None,
+    fit_files: list[Path],
+    host_cost: HostCost | None,
+) -> StepTimes:
+    """Step times of a kind; of none: the best there is without fitting anything.
+
+    That is a profile of the same model on the same GPU beside the case (../../profiles), the
+    library of measured kernels where it is installed and knows the GPU, or the roofline.
+
+    Raises UserError for a kind that lacks what it needs.
+    """
+    scenario = case.points[0].scenario
+    profile = find_profile(folder, scenario)
+    if kind is None:
+        kind = "fitted" if fit_files else _best(scenario, profile)
+    if kind == "fitted":
+        if not fit_files:
+            raise UserError("--latency fitted: give the measured steps with --fit STEPS.csv")
+        return StepTimes({"kind": kind, "files": [str(file.absolute()) for file in fit_files]}, "")
+    config = scenario.engine_config("default")
+    cost = host_cost or default_host_cost(config, kind)
+    latency = {
+        "kind": kind,
+        "overhead_s": cost.overhead_s,
+        "per_sequence_s": cost.per_sequence_s,
+    }
+    if kind == "profile":
+        if profile is None:
+            raise UserError(
+                f"{folder}: no folder of tables of {scenario.model} on {scenario.hardware} in "
+                f"{_profiles(folder)}"
+            )
+        latency["folder"] = str(profile.absolute())
+    return StepTimes(latency, cost.source)
+
+
+def _best(scenario: Scenario, profile: Path | None) -> str:
+    if profile:
+        return "profile"
+    is_installed = find_spec("aiconfigurator_core") is not None
+    return "silicon" if is_installed and scenario.hardware in SYSTEMS else "roofline"
+
+
+def _profiles(folder: Path) -> Path:
+    return folder.absolute().parent.parent / "profiles"
+
+
+def find_profile(folder: Path, scenario: Scenario) -> Path | None:
+    """Tables of the layers of the scenario's model on its GPU, beside the folder of a case."""
+    num_gpus = scenario.deployment.tensor_parallel_size
+    for candidate in sorted(_profiles(folder).glob("*")):
+        try:
+            named = parse_folder_name(candidate.name)
+        except UserError:
+            continue
+        is_same = (named.hardware, named.model) == (scenario.hardware, scenario.model)
+        if is_same and find_table(candidate / f"tp{num_gpus}_dense.csv"):
+            return candidate
+    return None

@@ -122,7 +122,7 @@ class Model:
 
     @property
     def attention_flop_per_pair(self) -> int:
-        """FLOPs of one query attending to one token: a product with K, one with V, in all layers."""
+        """FLOPs of one query attending to one token, in all layers: products with K and with V."""
         return 4 * self.num_layers * self.num_heads * self.head_size
 
     def flop_per_token(self, context_tokens: int) -> int:

@@ -1,4 +1,4 @@
-"""What `kvsim fit-roofline` does: fit the constants of a GPU and print an entry of the catalogue."""
+"""What `kvsim fit-roofline` does: fit the constants of a GPU and print them."""
 
 from pathlib import Path
 

@@ -345,7 +345,7 @@ def _json(data: Any) -> str:
 class Scenario(Spec):
     """Everything that decides a result.
 
-    model: whose time is charged, by its name in the catalogue or the path of a config.json.
+    model: whose time is charged, by its name in the catalogue or the path of its config.json.
     toy_lm: the transformer that computes, with runner toy-lm.
     systems: what is compared, each a name and the engine settings in which it differs.
     sweep: key paths and the values they take; all combinations are run.
@@ -376,7 +376,10 @@ class Scenario(Spec):
     @field_validator("model")
     @classmethod
     def _is_a_model(cls, name: str) -> str:
-        return _one_of(catalogue.names("models"), name)
+        if catalogue.is_config_path(name):
+            catalogue.load_model(name)  # for its mistakes, which name the file
+            return name
+        return _one_of([*catalogue.names("models"), "the path of a config.json"], name)
 
     @field_validator("hardware")
     @classmethod

@@ -10,12 +10,13 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from sim.catalogue import is_config_path
 from sim.errors import UserError
 from sim.scenario import LATENCY_KINDS, Scenario
 
 # Keys whose value is the path of a file: relative to the folder of the scenario file or, on the
-# command line, to the current one.
-_PATH_KEYS = ("trace", "file", "folder")
+# command line, to the current one. That of `model` only where it ends like one.
+_PATH_KEYS = ("trace", "file", "folder", "model")
 
 _LENGTH_KEYS = ("outputs", "unique", "tokens")
 
@@ -169,17 +170,18 @@ def map_paths(node: Any, change: Callable[[str], str]) -> Any:
     if not isinstance(node, dict):
         return node
     return {
-        key: _map_path(child, change)
-        if str(key).rpartition(".")[2] in _PATH_KEYS
+        key: _map_path(last, child, change)
+        if (last := str(key).rpartition(".")[2]) in _PATH_KEYS
         else map_paths(child, change)
         for key, child in node.items()
     }
 
 
-def _map_path(value: Any, change: Callable[[str], str]) -> Any:
+def _map_path(key: str, value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, list):
-        return [_map_path(child, change) for child in value]
-    return change(value) if isinstance(value, str) else value
+        return [_map_path(key, child, change) for child in value]
+    is_path = isinstance(value, str) and (key != "model" or is_config_path(value))
+    return change(value) if is_path else value
 
 
 def _anchored(data: Any, folder: Path, where: str) -> Any:

@@ -7,6 +7,8 @@ from typing import Any
 
 from sim.catalogue.efficiency import Efficiency
 from sim.catalogue.hardware import Hardware
+from sim.catalogue.hf_config import read_config
+from sim.catalogue.hf_ids import key_of
 from sim.catalogue.model import Model
 
 
@@ -16,10 +18,30 @@ def load_hardware(name: str) -> Hardware:
 
 
 def load_model(name: str) -> Model:
-    """A model of the catalogue. Raises KeyError for an unknown name."""
-    entry: dict[str, Any] = _read("models")[name]
-    tuples: dict[str, Any] = {key: tuple(v) for key, v in entry.items() if isinstance(v, list)}
-    return Model(**{**entry, **tuples})
+    """A model of the catalogue, or of the config.json whose path it is (it ends with .json).
+
+    Raises KeyError for an unknown name, UserError for a file that describes no Model.
+    """
+    if is_config_path(name):
+        return read_config(name)
+    entry = _read("models")[name]
+    lists: dict[str, Any] = {k: tuple(v) for k, v in entry.items() if isinstance(v, list)}
+    return Model(**entry | lists)
+
+
+def is_config_path(name: str) -> bool:
+    """Whether a model is named by a file, not by the catalogue."""
+    return name.endswith(".json")
+
+
+def find_model(name_or_hf_id: str) -> str:
+    """The key of a model in the catalogue, by that key or by its id on Hugging Face.
+
+    The organisation and endings such as -Instruct or -FP8 may differ from the ids of the catalogue.
+    Raises UserError, naming models with a similar name.
+    """
+    hf_ids = {key: entry.get("hf_ids", []) for key, entry in _read("models").items()}
+    return key_of(name_or_hf_id, hf_ids)
 
 
 def load_efficiency(hardware: str) -> Efficiency:

@@ -10,7 +10,7 @@ class Hardware:
     source: where the figures are from.
     peak_flop_per_s: dense (no sparsity) peak by type of arithmetic: bf16 (fp16 is the same), fp8,
         fp32.
-    memory_bytes: what a process sees of it.
+    memory_bytes: what a process sees of it (cudaMemGetInfo, PyTorch's total_memory).
     interconnect_bytes_per_s: to the other GPUs of the machine, in one direction.
     """
 

@@ -10,20 +10,23 @@ DTYPES = {"float32": 32, "float16": 16, "bfloat16": 16, "fp8": 8}  # bits of a n
 class Model:
     """A decoder-only transformer.
 
-    source: where the sizes are from.
+    source: where the sizes are from. hf_ids: models on Hugging Face that have them.
     num_kv_heads_total: over all layers, where they differ between layers; else 0.
     d_ff: width of the feed-forward network, of one expert where there are num_experts of them.
     ffn: `gated` has three matrices (gate, up, down), `plain` two (up, down).
     num_experts_per_token: experts that compute each token.
     sliding_window: tokens to which num_window_layers of the layers restrict their attention.
     num_learned_positions: rows of a table of position embeddings.
-    biases: which have them: `qkv`, `o`, `ffn`, `router`, `norm`.
+    biases: which have them: `qkv`, `o`, `ffn`, `router`, `norm`; `sink`: a number per head, that
+        takes part in each of its softmaxes.
+    norms_per_layer: normalisations of d_model numbers; there is one more after the last layer.
     qk_norm: whether queries and keys are normalised, by one vector of head_size each.
     dtype, quantization: in which the weights are published; see `QUANTIZATIONS`.
     """
 
     title: str
     source: str
+    hf_ids: tuple[str, ...] = ()
     num_layers: int
     d_model: int
     num_heads: int
@@ -40,6 +43,7 @@ class Model:
     tied_embeddings: bool = False
     num_learned_positions: int = 0
     biases: tuple[str, ...] = ()
+    norms_per_layer: int = 2
     qk_norm: bool = False
     dtype: str = "bfloat16"
     quantization: str = "none"
@@ -82,9 +86,13 @@ class Model:
         embeddings = self.num_learned_positions
         if not self.tied_embeddings:
             embeddings += self.vocab_size
-        norms = (2 * self.num_layers + 1) * self.d_model
         qk_norms = 2 * self.num_layers * self.head_size if self.qk_norm else 0
-        return embeddings * self.d_model + norms + qk_norms + self._bias_parameters
+        norms = self._norm_parameters + qk_norms
+        return embeddings * self.d_model + norms + self._bias_parameters
+
+    @property
+    def _norm_parameters(self) -> int:
+        return (self.norms_per_layer * self.num_layers + 1) * self.d_model
 
     @property
     def _bias_parameters(self) -> int:
@@ -94,7 +102,8 @@ class Model:
             "o": self.num_layers * self.d_model,
             "ffn": self.num_layers * max(self.num_experts, 1) * (num_up * self.d_ff + self.d_model),
             "router": self.num_layers * self.num_experts,
-            "norm": (2 * self.num_layers + 1) * self.d_model,
+            "norm": self._norm_parameters,
+            "sink": self.num_layers * self.num_heads,
         }
         return sum(sizes[name] for name in self.biases)
 
@@ -113,7 +122,7 @@ class Model:
 
     @property
     def attention_flop_per_pair(self) -> int:
-        """FLOPs of one query attending to one token in all layers: products with K and with V."""
+        """FLOPs of one query attending to one token, in all layers: products with K and with V."""
         return 4 * self.num_layers * self.num_heads * self.head_size
 
     def flop_per_token(self, context_tokens: int) -> int:

@@ -34,8 +34,10 @@ def read_rows(folder: Path) -> Case:
     path = folder / "points.csv"
     kind = _kind_of(path)
     named = parse_folder_name(folder.name)
-    points, skipped = [], {}
-    for row in read_table(path, kind.columns, kind.optional).to_dict("records"):
+    points: list[Point] = []
+    skipped: dict[str, int] = {}
+    for cells in read_table(path, kind.columns, kind.optional).to_dict("records"):
+        row = {str(name): value for name, value in cells.items()}
         try:
             points.append(kind.point(row, _common(row, named)))
         except UserError as error:

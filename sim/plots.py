@@ -48,7 +48,8 @@ def draw_figures(folder: Path, summary: pd.DataFrame, results: list[Result]) -> 
 def save(figure: Figure, path: Path) -> None:
     """Write a figure; the suffix says in which format."""
     # Neither date nor version in the file: equal runs give equal bytes.
-    figure.savefig(path, dpi=150, metadata={"Software": None})
+    unsaid = {"Software": None} if path.suffix == ".png" else {"Date": None}
+    figure.savefig(path, dpi=150, metadata=unsaid)
 
 
 def _swept_number(summary: pd.DataFrame, results: list[Result]) -> str | None:

@@ -99,3 +99,8 @@ def test_mistake_in_the_file_is_one_line_that_names_it(folder, more):
 def test_unknown_name_says_that_it_may_be_a_file(folder):
     with pytest.raises(UserError, match=r"model: got 'tiny', expected .* config\.json"):
         load(folder, "model: tiny")
+
+
+def test_mapping_that_contains_itself_is_no_path(folder):
+    with pytest.raises(UserError, match="contains itself"):
+        load(folder, "model: &a {b: *a}")

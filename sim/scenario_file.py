@@ -180,6 +180,8 @@ def map_paths(node: Any, change: Callable[[str], str]) -> Any:
 def _map_path(key: str, value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, list):
         return [_map_path(key, child, change) for child in value]
+    if isinstance(value, dict):  # a mistake, but one that may contain itself
+        return map_paths(value, change)
     is_path = isinstance(value, str) and (key != "model" or is_config_path(value))
     return change(value) if is_path else value
 

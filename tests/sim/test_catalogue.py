@@ -4,6 +4,7 @@ import re
 from dataclasses import replace
 from importlib.resources import files
 from itertools import chain
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,7 @@ from sim.deployment import Deployment
 from sim.errors import UserError
 
 GIB = 2**30
+ROOT = Path(__file__).parents[2]
 
 # Parameters of the published checkpoints: half of `metadata.total_size` in
 # model.safetensors.index.json (all are stored in 16 bits), or Hugging Face's count of the
@@ -315,6 +317,12 @@ def test_names_are_those_of_the_sections(table):
     assert catalogue.names(table) == sorted(sections)
 
 
+@pytest.mark.parametrize("table", ["models", "hardware"])
+def test_every_name_is_documented(table):
+    text = (ROOT / "docs" / "catalogue.md").read_text("utf-8")
+    assert [name for name in catalogue.names(table) if f"`{name}`" not in text] == []
+
+
 @pytest.mark.parametrize(
     ("name", "key"),
     [
@@ -351,8 +359,13 @@ def test_id_like_no_other_is_refused(name):
         find_model(name)
 
 
-def test_same_family_of_other_sizes_is_not_taken_for_it():
-    """Mistral-7B-Instruct-v0.2 has no window; Mixtral-8x22B-Instruct-v0.1 more words."""
-    for name in ("mistralai/Mistral-7B-Instruct-v0.2", "mistralai/Mixtral-8x22B-Instruct-v0.1"):
-        with pytest.raises(UserError):
-            find_model(name)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "mistralai/Mistral-7B-Instruct-v0.2",  # no window
+        "mistralai/Mixtral-8x22B-Instruct-v0.1",  # more words
+    ],
+)
+def test_same_family_of_other_sizes_is_not_taken_for_it(name):
+    with pytest.raises(UserError):
+        find_model(name)

@@ -62,15 +62,14 @@ class KvPool:
         size = (num_blocks, block_size, shard.num_kv_heads, shard.model.head_size)
         self.keys, self.values = tensors.normal(*size), tensors.normal(*size)
         order = torch.randperm(num_blocks) if is_scattered else torch.arange(num_blocks)
-        self._order = order.to(tensors.device, torch.int32)
+        self._order = order.int()
         self._block_size = block_size
         self._tensors = tensors
         self._num_heads = shard.num_heads
 
     def bytes_read(self, point: AttentionPoint) -> float:
-        """Bytes of the blocks that one call reads."""
-        blocks = blocks_of(point, self._block_size)
-        return 2.0 * blocks * int(self.keys[0].nbytes)
+        """Bytes of keys and values that one call reads."""
+        return 2.0 * sum(kv for _, kv in point.sequences) * int(self.keys[0, 0].nbytes)
 
     def batches(self, point: AttentionPoint, num_copies: int) -> list[AttentionBatch]:
         """Up to num_copies batches over other blocks each; none if the pool is too small for one.
@@ -99,7 +98,8 @@ class KvPool:
         """Blocks of each sequence, from a place in the order on; short rows end in zeros."""
         counts = [math.ceil(kv / self._block_size) for _, kv in point.sequences]
         rows = self._order[start : start + sum(counts)].split(counts)
-        return torch.nn.utils.rnn.pad_sequence(list(rows), batch_first=True)
+        table = torch.nn.utils.rnn.pad_sequence(list(rows), batch_first=True)
+        return table.to(self._tensors.device)
 
 
 def blocks_of(point: AttentionPoint, block_size: int) -> int:

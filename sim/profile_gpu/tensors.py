@@ -41,6 +41,7 @@ class Tensors:
         """How large a KV cache may be here."""
         if self.device == "cpu":
             return _CPU_POOL_BYTES
+        torch.cuda.empty_cache()
         return int(_POOL_SHARE * torch.cuda.mem_get_info()[0])
 
 

@@ -18,7 +18,7 @@ import torch
 Call = Callable[[], Any]
 
 _MOST_COPIES = 64
-_LEAST_GRAPH_US = 200.0  # a graph shorter than its launch would time the host
+_SHORT_US = 200.0  # a graph of a few calls shorter than this may end before the host's next launch
 _LEAST_REPEATS, _MOST_REPEATS = 3, 20
 _POINT_US = 50_000.0  # spent on the repeats of a point, if that is enough for the fewest
 _WAKE_S = 1.0
@@ -38,7 +38,7 @@ class CudaTimer:
     """Times kernels of a CUDA GPU as a graph of calls, so without any work of the host."""
 
     def __init__(self) -> None:
-        properties = torch.cuda.get_device_properties()
+        properties = torch.cuda.get_device_properties(torch.cuda.current_device())
         self.cache_bytes = int(getattr(properties, "L2_cache_size", 64 << 20))
         _wake()
 
@@ -46,8 +46,7 @@ class CudaTimer:
         """Median over replays of a CUDA graph of the calls, divided by their number."""
         calls[0]()  # compiles and chooses kernels
         once_us = _elapsed_us(calls[0], repeats=1)[0]
-        num_calls = min(_MOST_COPIES, math.ceil(_LEAST_GRAPH_US / once_us))
-        num_calls = max(num_calls, len(calls))
+        num_calls = _MOST_COPIES if once_us < _SHORT_US else len(calls)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             for call in islice(cycle(calls), num_calls):

@@ -1,4 +1,4 @@
-"""What `kvsim profile-gpu` times, and the tables it leaves. Of a time, only the sign is looked at."""
+"""What `kvsim profile-gpu` times and writes. Of a time, only the sign is looked at."""
 
 import importlib.util
 import json

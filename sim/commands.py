@@ -34,6 +34,13 @@ class Batching(StrEnum):
     CONTINUOUS = "continuous"
 
 
+class Device(StrEnum):
+    """Where operators are timed."""
+
+    CUDA = "cuda"
+    CPU = "cpu"
+
+
 def _print_version(is_asked: bool) -> None:
     if is_asked:
         print(f"kvsim {version('kvsim')}")
@@ -225,3 +232,24 @@ def fit_roofline(
     from sim.fit_command import print_efficiency
 
     print_efficiency(hardware, folders, model)
+
+
+@app.command()
+def profile_gpu(
+    model: Annotated[str, typer.Argument(help="A model of the catalogue, such as llama-3.1-8b.")],
+    out: Annotated[Path, typer.Option(help="Folder of the tables; must not exist.")],
+    device: Annotated[Device, typer.Option(help="What is timed.")] = Device.CUDA,
+    tp: Annotated[
+        int, typer.Option(min=1, help="GPUs that share the model; one of them is timed.")
+    ] = 1,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Most tokens of a step.")] = 2048,
+) -> None:
+    """Time the operators of a model's layer on this machine's GPU, as a profile for `run`.
+
+    Needs torch (pip install 'kvsim[gpu]') and minutes, but no weights: they are random.
+
+    Example: kvsim profile-gpu llama-3.1-8b --out profiles/mine
+    """
+    from sim.profile_gpu.command import profile_gpu as profile
+
+    profile(model, out, device=device.value, tensor_parallel_size=tp, max_tokens=max_tokens)

@@ -7,10 +7,10 @@ from pathlib import Path
 import pandas as pd
 from rich.console import Console
 from rich.measure import Measurement
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from sim.experiment import Result, plan_jobs, run_jobs
 from sim.latency.build import describe_latency
+from sim.progress import progress_bar
 from sim.run_folder import (
     folder_for,
     is_finished,
@@ -57,17 +57,7 @@ def run_scenario(
 
 def _run(scenario: Scenario, *, quiet: bool, stepwise: bool) -> list[Result]:
     jobs = plan_jobs(scenario, stepwise=stepwise)
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f} %"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    is_shown = console.is_terminal and not quiet
-    with Progress(*columns, console=console, transient=True, disable=not is_shown) as progress:
+    with progress_bar(quiet=quiet) as progress:
         task = progress.add_task(scenario.name, total=len(jobs))
         return run_jobs(jobs, lambda done: progress.advance(task, done))
 

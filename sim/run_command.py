@@ -5,8 +5,6 @@ import sys
 from pathlib import Path
 
 import pandas as pd
-from rich.console import Console
-from rich.measure import Measurement
 
 from sim.experiment import Result, plan_jobs, run_jobs
 from sim.latency.build import describe_latency
@@ -21,7 +19,7 @@ from sim.run_folder import (
 )
 from sim.scenario import ConstantSpec, LinearSpec, Scenario
 from sim.scenario_file import load_scenario
-from sim.tables import summary_tables
+from sim.tables import print_table, summary_tables
 
 _MOST_NOTES = 8  # printed; all of them are in run.json
 
@@ -69,12 +67,8 @@ def _print_summary(summary: pd.DataFrame, label_keys: list[str], output_format: 
         rows = summary.astype(object).where(summary.notna(), None)  # "not measured" is null
         print(json.dumps(rows.to_dict("records"), indent=1))
     else:
-        console = Console(markup=False, highlight=False)
         for table in summary_tables(summary, label_keys):
-            # A narrow terminal folds the lines; cutting columns would hide results.
-            wide = console.options.update(width=1000)
-            console.width = max(console.width, Measurement.get(console, wide, table).maximum)
-            console.print(table, "")
+            print_table(table)
 
 
 def _assumptions(scenario: Scenario) -> list[str]:

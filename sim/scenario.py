@@ -10,7 +10,9 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    PlainValidator,
     TypeAdapter,
+    WithJsonSchema,
     field_validator,
     model_validator,
 )
@@ -295,6 +297,20 @@ class DeploymentSpec(Spec):
     kv_cache_memory_bytes: int | None = Field(None, ge=1)
 
 
+def _number_or_auto(value: Any) -> Any:
+    # One mistake, where a union of types would complain once for each of them.
+    if value != "auto" and not (type(value) is int and 1 <= value <= LARGEST):
+        raise ValueError(f"got {value!r}, expected auto or a number from 1 to {LARGEST}")
+    return value
+
+
+NumBlocks = Annotated[
+    int | str,
+    PlainValidator(_number_or_auto),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"const": "auto"}]}),
+]
+
+
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class EngineSettings(EngineConfig):
     """The engine's settings, checked as strictly as the rest of a scenario.
@@ -302,7 +318,7 @@ class EngineSettings(EngineConfig):
     num_blocks: `auto` is what the memory of the GPUs holds.
     """
 
-    num_blocks: Annotated[int, Field(ge=1, le=LARGEST)] | Literal["auto"] = 512  # type: ignore[assignment]
+    num_blocks: NumBlocks = 512  # type: ignore[assignment]
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)

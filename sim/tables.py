@@ -4,6 +4,8 @@ import math
 from collections.abc import Callable
 
 import pandas as pd
+from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 
 from sim.metrics import half_width_95
@@ -90,3 +92,14 @@ def _rounded_up(half_width: float, cell: str) -> str:
     """The half-width of an interval with the decimals of the cell, never less than it is."""
     decimals = len(cell.partition(".")[2])
     return f"{math.ceil(half_width * 10**decimals) / 10**decimals:.{decimals}f}"
+
+
+def print_table(table: Table) -> None:
+    """Print a table and an empty line, as wide as it is.
+
+    A narrow terminal folds the lines; cutting columns would hide results.
+    """
+    console = Console(markup=False, highlight=False)
+    wide = console.options.update(width=1000)
+    console.width = max(console.width, Measurement.get(console, wide, table).maximum)
+    console.print(table, "")

@@ -11,12 +11,13 @@ from rich.console import Console
 from sim.errors import UserError
 from sim.latency.build import describe_latency
 from sim.run_folder import new_folder
+from sim.tables import print_table
 from sim.validation.case import Case
 from sim.validation.fit_host import fit_host_cost
 from sim.validation.host_cost import HostCost
 from sim.validation.predict import predict_all, with_latency
 from sim.validation.report import as_json, rows_frame, rows_table, run_table
-from sim.validation.rows import read_rows
+from sim.validation.rows import is_table, read_rows
 from sim.validation.runs import is_run, read_run
 from sim.validation.score import Scored
 from sim.validation.step_times import StepTimes, choose
@@ -45,7 +46,8 @@ def validate_cases(
     Raises UserError for what cannot be read or predicted.
     """
     host_cost = _fit_host(host_cost_from, kind) if host_cost_from else None
-    done = [_validate(path, kind, fit_files, host_cost) for path in paths]
+    folders = [folder for path in paths for folder in _cases(path)]
+    done = [_validate(folder, kind, fit_files, host_cost) for folder in folders]
     if as_json_text:
         print(json.dumps([as_json(d.case, d.scored, d.step_times) for d in done], indent=1))
     else:
@@ -53,6 +55,12 @@ def validate_cases(
             _print(validated)
     _write(out, done)
     print(f"rows and figure in {out}", file=sys.stderr)
+
+
+def _cases(path: Path) -> list[Path]:
+    """The folder itself, or those within it if it only holds others."""
+    within = [folder for folder in sorted(path.glob("*")) if is_run(folder) or is_table(folder)]
+    return [path] if is_run(path) or is_table(path) or not within else within
 
 
 def _validate(
@@ -96,17 +104,15 @@ def _fit_host(path: Path, kind: str | None) -> HostCost:
 
 def _print(validated: Validated) -> None:
     case, scored = validated.case, validated.scored
-    console = Console(markup=False, highlight=False, soft_wrap=True)
-    console.print(f"{case.name} ({case.kind})")
-    console.print(f"step times: {validated.step_times}")
+    print(f"{case.name} ({case.kind})")
+    print(f"step times: {validated.step_times}")
     for line in case.assumptions:
-        console.print(f"assumed: {line}")
+        print(f"assumed: {line}")
     for line in case.skipped:
-        console.print(f"skipped: {line}")
+        print(f"skipped: {line}")
     is_run_of_requests = len(scored) == 1 and scored[0].point.requests is not None
     table = run_table(case, scored[0]) if is_run_of_requests else rows_table(scored)
-    console.print(table)
-    console.print()
+    print_table(table)
 
 
 def _write(out: Path, done: list[Validated]) -> None:

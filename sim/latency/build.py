@@ -77,9 +77,9 @@ def describe_latency(scenario: Scenario) -> str:
     spec = scenario.latency
     if isinstance(spec, ConstantSpec | LinearSpec):
         return spec.kind
-    host = f"{spec.overhead_s * 1000:g} ms a step"
+    host = f"{spec.overhead_s * 1000:.3g} ms a step"
     if spec.per_sequence_s:
-        host += f" and {spec.per_sequence_s * 1000:g} ms a sequence"
+        host += f" and {spec.per_sequence_s * 1000:.3g} ms a sequence"
     return f"{_describe_operators(scenario, spec)}; {host} besides"
 
 

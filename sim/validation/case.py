@@ -30,13 +30,16 @@ class Point:
 class Case:
     """The runs of one folder.
 
-    kind: in words. assumptions: what the folder does not say, and is taken to be.
+    kind: in words. measured_by: who took the times: `client` of a server, `engine`, or
+        `asynchronous engine` where it is recorded that it schedules so, or `offline` for a batch
+        without a server. assumptions: what the folder does not say, and is taken to be.
     skipped: rows that are not simulated, with the reason.
     peers: how others did on the same runs: name -> metric -> relative error.
     """
 
     name: str
     kind: str
+    measured_by: str
     points: list[Point]
     assumptions: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)

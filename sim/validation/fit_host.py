@@ -10,16 +10,17 @@ from sim.validation.score import Scored
 def fit_host_cost(name: str, scored: list[Scored]) -> HostCost:
     """The cost a step and a sequence that the measured time of a token exceeds the predicted by.
 
-    scored: predicted without any. Rows whose requests waited for KV blocks are left out: they say
-    more of the memory. Least squares of relative errors, no cost below 0.
+    scored: predicted without any. Rows whose requests waited for KV blocks say more of the memory
+    and are left out, if there are others. Least squares of relative errors, no cost below 0.
 
-    Raises UserError where no row is left.
+    Raises UserError where there is no row to fit on.
     """
     from scipy.optimize import nnls  # slow to import
 
-    rows = [one for one in scored if not one.is_kv_limited]
+    timed = [one for one in scored if _METRICS & set(one.errors)]
+    rows = [one for one in timed if not one.is_kv_limited] or timed
     if not rows:
-        raise UserError(f"{name}: every row is limited by its KV blocks; nothing to fit on")
+        raise UserError(f"{name}: no row to fit on, for none has the time of a token")
     measured_s, missing_s, running = np.array([_per_step(one) for one in rows]).T
     columns = np.column_stack([np.ones(len(rows)), running]) / measured_s[:, np.newaxis]
     if len(set(np.round(running))) < 3:  # too few to tell the two costs apart
@@ -28,8 +29,11 @@ def fit_host_cost(name: str, scored: list[Scored]) -> HostCost:
     return HostCost(
         float(overhead_s),
         float(per_sequence_s[0]) if per_sequence_s else 0.0,
-        f"fitted on {len(rows)} rows of {name}",
+        f"fitted on {name}" + (f", {len(rows)} rows" if len(rows) > 1 else ""),
     )
+
+
+_METRICS = {"tpot_mean_s", "span_s"}
 
 
 def _per_step(one: Scored) -> tuple[float, float, float]:

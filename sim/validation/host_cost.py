@@ -2,8 +2,6 @@
 
 from typing import NamedTuple
 
-from engine.config import EngineConfig
-
 
 class HostCost(NamedTuple):
     """Seconds a step, and for each of its decodes and prefill chunks; and the source of both."""
@@ -13,38 +11,32 @@ class HostCost(NamedTuple):
     source: str
 
 
-# Versions of vLLM up to, but not including, the first number; of none of them was any case used
-# that is validated.
-_BY_VERSION = (
-    (
-        (0, 6),
-        HostCost(
+ASSUMED = HostCost(0.001, 0.0, "a round assumption, the default of scenarios")
+_FITTED_ON = "fitted on h100-llama-70b-fp8-closedloop, 42 rows"
+
+# Kind of case -> kind of step times -> cost. Clients of a server over HTTP wait for the server's
+# work on every sequence as well. Both fits are what `--host-cost-from` prints for that folder.
+_KNOWN = {
+    "asynchronous engine": {
+        kind: HostCost(0.0, 0.0, "with asynchronous scheduling the host works while the GPU does")
+        for kind in ("roofline", "profile", "silicon")
+    },
+    "client": {
+        "roofline": HostCost(0.0007, 0.000023, _FITTED_ON),
+        "silicon": HostCost(0.00127, 0.00003, _FITTED_ON),
+    },
+    "offline": {
+        kind: HostCost(
             0.0038,
             0.0,
-            "29 % of 13 ms a token, which vLLM's blog of 5 September 2024 gives for scheduling in "
+            "29 % of 13 ms a token, what vLLM's blog of 5 September 2024 gives for scheduling in "
             "0.5.3",
-        ),
-    ),
-    (
-        (0, 11),
-        HostCost(
-            0.003,
-            0.0,
-            "what lies between TPOT of 0.6.0 at 2 requests/s and the reading of its weights, same "
-            "blog",
-        ),
-    ),
-)
-_RECENT = HostCost(0.001, 0.0, "a round assumption, the default of scenarios")
-# `kvsim validate h100-llama-70b-fp8-closedloop --latency silicon --fit-host` printed it.
-_SILICON = HostCost(
-    0.0008, 0.00004, "fitted on TPOT of the rows of h100-llama-70b-fp8-closedloop without KV limit"
-)
+        )
+        for kind in ("roofline", "profile", "silicon")
+    },
+}
 
 
-def default_host_cost(config: EngineConfig, latency_kind: str) -> HostCost:
-    """The cost for a version of vLLM and a kind of step times."""
-    for version, cost in _BY_VERSION:
-        if config.rules < version:
-            return cost
-    return _SILICON if latency_kind == "silicon" else _RECENT
+def default_host_cost(measured_by: str, latency_kind: str) -> HostCost:
+    """The cost for times taken as `sim.validation.case.Case.measured_by` says."""
+    return _KNOWN.get(measured_by, {}).get(latency_kind, ASSUMED)

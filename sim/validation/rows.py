@@ -18,6 +18,7 @@ class Kind(NamedTuple):
     """A kind of table.
 
     columns, optional: those it must and may have.
+    measured_by: see Case.
     point: the point of a row, for a scenario with the row's model and GPUs.
     assumptions: what such tables do not say.
     """
@@ -25,8 +26,14 @@ class Kind(NamedTuple):
     name: str
     columns: tuple[str, ...]
     optional: tuple[str, ...]
+    measured_by: str
     point: Callable[[Any, dict[str, Any]], Point]
     assumptions: tuple[str, ...]
+
+
+def is_table(folder: Path) -> bool:
+    """Whether a folder holds a table of measured runs."""
+    return (folder / "points.csv").is_file()
 
 
 def read_rows(folder: Path) -> Case:
@@ -48,6 +55,7 @@ def read_rows(folder: Path) -> Case:
     return Case(
         name=folder.name,
         kind=kind.name,
+        measured_by=kind.measured_by,
         points=points,
         assumptions=list(kind.assumptions),
         skipped=reasons,
@@ -180,6 +188,7 @@ KINDS = (
         "closed loop",
         ("tp", "isl", "osl", "concurrency", "ttft_ms", "tpot_ms"),
         ("measured", "backend_version"),
+        "client",
         _closed_loop,
         (
             "all clients start at once, 10 requests for each; TTFT and TPOT are means",
@@ -197,6 +206,7 @@ KINDS = (
             *(f"{n}_{part}_ms" for n in ("ttft", "tpot", "itl") for part in ("mean", "p50", "p99")),
         ),
         ("num_kv_tokens", "tp"),
+        "client",
         _burst,
         ("vLLM 0.8.5: 2048 tokens a step, synchronous scheduling, no prefix caching",),
     ),
@@ -204,6 +214,7 @@ KINDS = (
         "static batch",
         ("model", "tp", "input_len", "output_len", "batch_size", "latency_s"),
         (),
+        "offline",
         _static_batch,
         (
             "vLLM 0.5.3 is simulated by the V1 scheduler with 4096 tokens a step; number of KV "

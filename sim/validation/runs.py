@@ -61,6 +61,7 @@ def read_run(folder: Path) -> Case:
     return Case(
         name=folder.name,
         kind="recorded run",
+        measured_by="asynchronous engine" if _is_async(settings) else "engine",
         points=[point],
         assumptions=assumptions,
         peers=_peers(folder, measured, span_s),
@@ -151,8 +152,7 @@ def _scenario(
     """The settings of the run, and what they do not say."""
     assumptions = []
     version = str(settings.get("engine_version") or settings.get("vllm", "0.32")).split()[0]
-    scheduler = settings.get("scheduler", {})
-    is_async = settings.get("async_scheduling", scheduler.get("async_scheduling"))
+    is_async = _is_async(settings)
     if is_async is None:
         is_async = tuple(map(int, version.split(".")[:2])) >= _ASYNC_SINCE
         assumptions.append(f"async_scheduling {str(is_async).lower()}, as vLLM {version} has it")
@@ -189,6 +189,13 @@ def _scenario(
         "workload": {"trace": str(folder / "requests.csv")},
     }
     return Scenario.parse(data), assumptions
+
+
+def _is_async(settings: dict[str, Any]) -> bool | None:
+    """Whether the engine schedules asynchronously; None where it is not recorded."""
+    scheduler = settings.get("scheduler", {})
+    is_async: bool | None = settings.get("async_scheduling", scheduler.get("async_scheduling"))
+    return is_async
 
 
 def _named(folder: Path, settings: dict[str, Any]) -> Named:

@@ -63,7 +63,7 @@ def _draw_panel(
         place = names.index(name)
         size = 26 if len(real) < 100 else 10
         axes.scatter(real, ours, s=size, **_style(place), alpha=0.7, lw=0)
-    axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends, aspect="equal")
+    axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends, box_aspect=1)
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(LogLocator(numticks=6))
         axis.set_major_formatter(SECONDS)

@@ -44,8 +44,7 @@ def choose(
         if not fit_files:
             raise UserError("--latency fitted: give the measured steps with --fit STEPS.csv")
         return StepTimes({"kind": kind, "files": [str(file.absolute()) for file in fit_files]}, "")
-    config = scenario.engine_config("default")
-    cost = host_cost or default_host_cost(config, kind)
+    cost = host_cost or default_host_cost(case.measured_by, kind)
     latency = {
         "kind": kind,
         "overhead_s": cost.overhead_s,

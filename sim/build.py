@@ -10,11 +10,13 @@ from engine.request import RequestId
 from engine.runners import ReplayRunner, ScriptedLengthRunner, ToyLMRunner
 from engine.transformer import Transformer
 from sim import catalogue
+from sim.latency.fitted import fit_files
 from sim.latency.linear import LinearLatency
 from sim.latency.model import LatencyModel
 from sim.latency.roofline import RooflineLatency
 from sim.scenario import (
     ConstantSpec,
+    FittedSpec,
     LinearSpec,
     RooflineSpec,
     Scenario,
@@ -49,12 +51,17 @@ def build_workload(scenario: Scenario) -> w.Workload:
 
 
 def build_latency(scenario: Scenario) -> LatencyModel:
-    """The step-latency model."""
+    """The step-latency model.
+
+    Raises UserError or WorkloadError for a file of measured steps that cannot be used.
+    """
     spec = scenario.latency
     if isinstance(spec, ConstantSpec):
         return LinearLatency(step_s=spec.step_time_s)
     if isinstance(spec, LinearSpec):
         return LinearLatency(**spec.model_dump(exclude={"kind"}))
+    if isinstance(spec, FittedSpec):
+        return fit_files(spec.files).latency
     assert isinstance(spec, RooflineSpec)
     return RooflineLatency(
         catalogue.model(scenario.model),

@@ -11,6 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from sim import catalogue
 from sim.experiment import Result, plan_jobs, run_jobs
+from sim.latency.fitted import describe, describe_residuals, fit_files
 from sim.run_folder import (
     folder_for,
     is_finished,
@@ -19,7 +20,7 @@ from sim.run_folder import (
     read_summary,
     write_run,
 )
-from sim.scenario import RooflineSpec, Scenario
+from sim.scenario import FittedSpec, RooflineSpec, Scenario
 from sim.scenario_file import load_scenario
 from sim.tables import summary_tables
 
@@ -95,6 +96,8 @@ def _assumptions(scenario: Scenario) -> list[str]:
         else "one run a point: its sampling error is not known (see `replications`)"
     )
     spec = scenario.latency
+    if isinstance(spec, FittedSpec):
+        return [runs, *_about_fit(spec.files)]
     if not isinstance(spec, RooflineSpec):
         return [f"{runs}; step times: {spec.kind}"]
     return [
@@ -103,6 +106,15 @@ def _assumptions(scenario: Scenario) -> list[str]:
         f"{spec.flop_efficiency:.0%} of its FLOP/s, {spec.bandwidth_efficiency:.0%} of its "
         f"bandwidth and {spec.overhead_s * 1000:g} ms a step besides; not checked on hardware",
         *_memory_warnings(scenario),
+    ]
+
+
+def _about_fit(files: list[str]) -> list[str]:
+    found = fit_files(files)
+    names = ", ".join(Path(file).name for file in files)
+    return [
+        f"step times: {describe(found.latency)}",
+        f"fitted to {names}: {describe_residuals(found.residuals)}",
     ]
 
 

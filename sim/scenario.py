@@ -224,13 +224,22 @@ class ConstantSpec(Spec):
 
 
 class LinearSpec(Spec):
-    """A fixed cost a step and costs per decode, per token of their context, per prefill token."""
+    """A fixed cost a step and costs of what is in it; see `sim.latency.linear`."""
 
     kind: Literal["linear"]
     step_s: float = Field(gt=0, le=_LONGEST_S)
     per_decode_s: float = Field(0.0, ge=0, le=1)
     per_context_token_s: float = Field(0.0, ge=0, le=1)
+    per_prefill_s: float = Field(0.0, ge=0, le=1)
     per_prefill_token_s: float = Field(0.0, ge=0, le=1)
+    per_prefill_pair_s: float = Field(0.0, ge=0, le=1)
+
+
+class FittedSpec(Spec):
+    """Linear, with the constants that fit the measured steps in CSV files."""
+
+    kind: Literal["fitted"]
+    files: list[str] = Field(min_length=1)
 
 
 class RooflineSpec(Spec):
@@ -250,7 +259,7 @@ def _kind(value: Any) -> Any:
 
 
 Latency = Annotated[
-    ConstantSpec | LinearSpec | RooflineSpec,
+    ConstantSpec | LinearSpec | FittedSpec | RooflineSpec,
     Field(discriminator="kind"),
     BeforeValidator(_kind),
 ]

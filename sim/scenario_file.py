@@ -15,7 +15,7 @@ from sim.scenario import Scenario
 
 # Keys whose value is the path of a file: relative to the folder of the scenario file or, on the
 # command line, to the current one.
-_PATH_KEYS = ("trace", "file")
+_PATH_KEYS = ("trace", "file", "files")
 
 _LENGTH_KEYS = ("outputs", "unique", "tokens")
 
@@ -241,7 +241,7 @@ def _without_tags(location: tuple[Any, ...]) -> list[Any]:
     return [
         part
         for before, part in zip((None, *location), location, strict=False)
-        if not (before == "latency" and part in ("constant", "linear", "roofline"))
+        if not (before == "latency" and part in ("constant", "linear", "fitted", "roofline"))
     ]
 
 

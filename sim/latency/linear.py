@@ -7,12 +7,19 @@ from sim.latency.model import FormulaLatency
 
 @dataclass(frozen=True, kw_only=True)
 class LinearLatency(FormulaLatency):
-    """A fixed cost and a cost for each decode, token of decode context and prefill token, in s."""
+    """A fixed cost of a step, and costs of what is in it, all in seconds.
+
+    per_decode_s, per_context_token_s: of each decode and of each token of their contexts.
+    per_prefill_s, per_prefill_token_s: of each prefill chunk and of each of its tokens.
+    per_prefill_pair_s: of each pair of a token of a chunk and one that it attends to.
+    """
 
     step_s: float
     per_decode_s: float = 0.0
     per_context_token_s: float = 0.0
+    per_prefill_s: float = 0.0
     per_prefill_token_s: float = 0.0
+    per_prefill_pair_s: float = 0.0
 
     def decode_line(self, num_decodes: int) -> tuple[float, float]:
         """See FormulaLatency."""
@@ -26,6 +33,17 @@ class LinearLatency(FormulaLatency):
         return (
             decode_context_tokens * self.per_context_token_s
             + num_decodes * self.per_decode_s
+            + len(prefills) * self.per_prefill_s
             + num_prefill_tokens * self.per_prefill_token_s
+            + num_prefill_pairs(prefills) * self.per_prefill_pair_s
             + self.step_s
         )
+
+
+def num_prefill_pairs(prefills: list[tuple[int, int]]) -> int:
+    """Pairs of a token and one that it attends to, of chunks of (num_tokens, context before).
+
+    >>> num_prefill_pairs([(3, 10)])  # 11 + 12 + 13
+    36
+    """
+    return sum(tokens * context + tokens * (tokens + 1) // 2 for tokens, context in prefills)

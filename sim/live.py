@@ -12,7 +12,7 @@ from sim.latency.measured import TimedStep
 from sim.recorder import Queues, Recorder
 from workloads import Workload
 
-_SPUN_NS = 2_000_000  # far more than a sleep is late by
+_SPUN_NS = 1_000_000  # far more than a sleep is late by
 
 
 class Clock(Protocol):
@@ -20,6 +20,9 @@ class Clock(Protocol):
 
     def now_ns(self) -> int:
         """The time."""
+
+    def cpu_ns(self) -> int:
+        """Time for which this thread had a CPU: less goes on in real time where others want it."""
 
     def wait_until(self, time_ns: int) -> None:
         """Return at that time, or at once if it is past."""
@@ -35,6 +38,10 @@ class WallClock:
         """See Clock."""
         return time.perf_counter_ns() - self._start_ns
 
+    def cpu_ns(self) -> int:
+        """See Clock."""
+        return time.thread_time_ns()
+
     def wait_until(self, time_ns: int) -> None:
         """See Clock. A sleep ends late, by 0.1 to 0.2 ms, so the end of a wait is spun through."""
         left_ns = time_ns - self.now_ns() - _SPUN_NS
@@ -45,17 +52,18 @@ class WallClock:
 
 
 class Senders:
-    """When the next request comes: by the clock, or from users after their answers."""
+    """When the next request comes: by the clock, or from users after their answers.
 
-    def __init__(self, workload: Workload) -> None:
-        self._num_left = len(workload)
-        self._think_time_ns: int | None = None
-        if workload.arrival_ns is not None:
-            self._times_ns = workload.arrival_ns.tolist()  # in order, and so a heap
-        else:
-            assert workload.closed_loop
-            self._times_ns = [0] * workload.closed_loop.concurrency
-            self._think_time_ns = round(workload.closed_loop.think_time_s * 1e9)
+    times_ns: when requests come, in order; of users, the first request of each.
+    think_time_ns: of users; None where requests come by the clock.
+    """
+
+    def __init__(
+        self, num_requests: int, times_ns: list[int], think_time_ns: int | None = None
+    ) -> None:
+        self._num_left = num_requests
+        self._times_ns = times_ns  # in order, and so a heap
+        self._think_time_ns = think_time_ns
 
     @property
     def next_ns(self) -> int | None:
@@ -73,6 +81,15 @@ class Senders:
             heapq.heappush(self._times_ns, now_ns + self._think_time_ns)
 
 
+def senders_of(workload: Workload) -> Senders:
+    """Those of a workload."""
+    if workload.arrival_ns is not None:
+        return Senders(len(workload), workload.arrival_ns.tolist())
+    assert workload.closed_loop
+    users = workload.closed_loop
+    return Senders(len(workload), [0] * users.concurrency, round(users.think_time_s * 1e9))
+
+
 class LiveReplica:
     """Runs an engine's steps in real time and records them as `sim.replica.Replica` does.
 
@@ -80,7 +97,7 @@ class LiveReplica:
     engine did not idle, and includes the recording and what came meanwhile. With asynchronous
     scheduling the steps are those of the simulation, but their parts do not overlap.
 
-    timed_steps: the steps taken so far.
+    timed_steps: the steps taken so far; cpu_ns: time for which they had a CPU.
     """
 
     def __init__(self, engine: Engine, recorder: Recorder, clock: Clock) -> None:
@@ -89,8 +106,11 @@ class LiveReplica:
         self._clock = clock
         self._max_wait_ns = round(engine.config.max_wait_s * 1e9)
         self._now_ns = 0  # when the last step ended, or the last wait
+        self._now_cpu_ns = clock.cpu_ns()
+        self._has_idled = False  # since the last step
         self._in_flight: Step | None = None  # with asynchronous scheduling
         self.timed_steps: list[TimedStep] = []
+        self.cpu_ns = 0
 
     @property
     def _queues(self) -> Queues:
@@ -149,10 +169,13 @@ class LiveReplica:
         usage = engine.kv.usage()
         outputs = engine.commit(step, token_ids)
         now_ns = self._now_ns = self._clock.now_ns()
+        before_ns, self._now_cpu_ns = self._now_cpu_ns, self._clock.cpu_ns()
+        self.cpu_ns += self._now_cpu_ns - before_ns
         recorder.ran(step, start_ns, now_ns, usage, queues)
         recorder.handed_out(outputs, now_ns)
         shape = (step.num_decodes, step.decode_context_tokens, step.prefills)
-        self.timed_steps.append((*shape, now_ns - start_ns))
+        self.timed_steps.append(TimedStep(*shape, self._has_idled, now_ns - start_ns))
+        self._has_idled = False
         return outputs
 
     def _wait(self, next_ns: int | None) -> bool:
@@ -173,8 +196,9 @@ class LiveReplica:
         self._recorder.idles(self._engine.kv.usage(), self._queues)
         self._clock.wait_until(min(times_ns))
         self.resume()
+        self._has_idled = True
         return True
 
     def resume(self) -> None:
         """What has passed since the last step belongs to none."""
-        self._now_ns = self._clock.now_ns()
+        self._now_ns, self._now_cpu_ns = self._clock.now_ns(), self._clock.cpu_ns()

@@ -5,16 +5,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from sim.errors import UserError
-from sim.latency.linear import LinearLatency
+from sim.latency.linear import EARLY_DECODES, LinearLatency
 from sim.latency.measured import Float64Array, MeasuredSteps, read_steps
 
 # Column of a step -> the constant that it is multiplied with.
 _CONSTANTS = {
     "decode_seqs": "per_decode_s",
+    "early_decodes": "per_early_decode_s",
     "decode_context_tokens": "per_context_token_s",
     "prefill_tokens": "per_prefill_token_s",
     "prefill_seqs": "per_prefill_s",
     "prefill_pairs": "per_prefill_pair_s",
+    "after_idle": "wake_s",
 }
 _MOST_ROUNDS = 50  # of weighting; about five are needed
 
@@ -104,9 +106,13 @@ def predicted_s(latency: LinearLatency, steps: MeasuredSteps) -> Float64Array:
     return seconds
 
 
+def total_s(latency: LinearLatency, steps: MeasuredSteps) -> float:
+    """What the model says of all steps together, in seconds."""
+    return float(predicted_s(latency, steps).sum())
+
+
 def _total_error(latency: LinearLatency, steps: MeasuredSteps) -> float | None:
-    measured_s = float(steps.duration_s.sum())
-    return float(predicted_s(latency, steps).sum()) / measured_s - 1 if len(steps) else None
+    return total_s(latency, steps) / float(steps.duration_s.sum()) - 1 if len(steps) else None
 
 
 def describe(latency: LinearLatency) -> str:
@@ -114,10 +120,12 @@ def describe(latency: LinearLatency) -> str:
     costs = {
         "a step": latency.step_s,
         "a decode": latency.per_decode_s,
+        f"each of the first {EARLY_DECODES} decodes": latency.per_early_decode_s,
         "a token of their contexts": latency.per_context_token_s,
         "a prefill chunk": latency.per_prefill_s,
         "a prefill token": latency.per_prefill_token_s,
         "a pair of prefill tokens": latency.per_prefill_pair_s,
+        "waking up": latency.wake_s,
     }
     return " + ".join(f"{_duration(cost)} {of}" for of, cost in costs.items() if cost)
 

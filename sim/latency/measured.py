@@ -7,22 +7,34 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from sim.errors import UserError
-from sim.latency.linear import num_prefill_pairs
+from sim.latency.linear import EARLY_DECODES, num_prefill_pairs
 from workloads.readers.csv_table import Column, read_csv_table
 
 Float64Array = npt.NDArray[np.float64]
 
-# A step as it was taken: decodes, their context tokens, (tokens, context before) of each prefill
-# chunk, and the time it took.
-TimedStep = tuple[int, int, list[tuple[int, int]], int]
+
+class TimedStep(NamedTuple):
+    """A step as it was taken, and how long it took.
+
+    prefills: (tokens, context before them) of each prefill chunk.
+    after_idle: whether the engine idled just before.
+    """
+
+    num_decodes: int
+    decode_context_tokens: int
+    prefills: list[tuple[int, int]]
+    after_idle: bool
+    duration_ns: int
+
 
 _SHAPE = ("decode_seqs", "decode_context_tokens", "prefill_tokens")
-OPTIONAL = ("prefill_seqs", "prefill_pairs")
+OPTIONAL = ("early_decodes", "prefill_seqs", "prefill_pairs", "after_idle")
 _DURATION = "duration_ms"
 _LARGEST = 10**15  # of any cell: sums of fewer than a thousand rows stay exact in a float
 _NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]{1,3})?|\.[0-9]+")
@@ -51,11 +63,13 @@ def measured_steps(steps: Iterable[TimedStep]) -> MeasuredSteps:
             num_decodes,
             context_tokens,
             sum(num_tokens for num_tokens, _ in prefills),
+            min(num_decodes, EARLY_DECODES),
             len(prefills),
             num_prefill_pairs(prefills),
+            after_idle,
             duration_ns / 1e9,
         )
-        for num_decodes, context_tokens, prefills, duration_ns in steps
+        for num_decodes, context_tokens, prefills, after_idle, duration_ns in steps
     ]
     *shape, duration_s = np.array(rows, np.float64).T
     return MeasuredSteps(dict(zip((*_SHAPE, *OPTIONAL), shape, strict=True)), duration_s)

@@ -16,6 +16,10 @@ class LatencyModel(Protocol):
     Both methods agree to the nanosecond on a step of decodes alone.
     """
 
+    @property
+    def wake_ns(self) -> int:
+        """From an arrival that finds the engine idle until a step can begin."""
+
     def step_time_ns(self, step: Step) -> int:
         """Duration of any step."""
 
@@ -29,6 +33,11 @@ class LatencyModel(Protocol):
 
 class FormulaLatency(ABC):
     """A latency model that is a formula, and for decodes alone one that is linear."""
+
+    @property
+    def wake_ns(self) -> int:
+        """See LatencyModel."""
+        return 0
 
     @abstractmethod
     def decode_line(self, num_decodes: int) -> tuple[float, float]:

@@ -4,7 +4,7 @@ import pytest
 
 from engine import Engine, EngineConfig, ReplayRunner
 from sim.latency.linear import LinearLatency
-from sim.live import LiveReplica, Senders, WallClock
+from sim.live import LiveReplica, WallClock, senders_of
 from sim.recorder import Recorder
 from sim.simulate import request_maker
 from workloads import ClosedLoop
@@ -22,6 +22,9 @@ class FakeClock:
 
     def now_ns(self):
         return self.time_ns
+
+    def cpu_ns(self):
+        return self.time_ns // 2
 
     def wait_until(self, time_ns):
         self.time_ns = max(self.time_ns, time_ns)
@@ -45,7 +48,7 @@ def live(workload, **settings):
     engine = Engine(config, SlowRunner(workload, clock), with_text=False)
     recorder = Recorder(len(workload), config.block_size, lambda _: None)
     replica = LiveReplica(engine, recorder, clock)
-    replica.serve(Senders(workload), request_maker(workload))
+    replica.serve(senders_of(workload), request_maker(workload))
     engine.check()
     return recorder.records(workload.prompt_tokens, workload.notes), replica
 
@@ -86,11 +89,18 @@ def test_timed_steps_are_the_steps(new_workload):
     workload = new_workload((6, 3), (3, 1), arrival_ms=[5, 10_000])
     _, replica = live(workload)
     assert replica.timed_steps == [
-        (0, 0, [(6, 0)], 13_000_000),
-        (1, 7, [], 11_070_000),
-        (1, 8, [], 11_080_000),
-        (0, 0, [(3, 0)], 11_500_000),
+        (0, 0, [(6, 0)], True, 13_000_000),
+        (1, 7, [], False, 11_070_000),
+        (1, 8, [], False, 11_080_000),
+        (0, 0, [(3, 0)], True, 11_500_000),
     ]
+
+
+def test_cpu_time_is_that_of_the_steps(new_workload):
+    """Half of the 46.65 ms that the steps take, and nothing of the idle time."""
+    workload = new_workload((6, 3), (3, 1), arrival_ms=[5, 10_000])
+    _, replica = live(workload)
+    assert replica.cpu_ns == 23_325_000
 
 
 def test_wall_clock_is_never_early():

@@ -90,18 +90,17 @@ def _error(real: float | None, simulated: float | None) -> float | None:
 
 
 def _print_twin(twin: Twin) -> None:
-    console = Console(markup=False, highlight=False)
-    console.print(_table(twin))
-    for line in (
-        f"load {twin.busy_share:.0%}: {twin.real['steps']} steps in "
-        f"{twin.real['span_s']:.1f} s, with a CPU at work for {twin.cpu_share:.0%} of their time",
+    Console(markup=False, highlight=False).print(_table(twin))
+    print(
+        f"load {twin.busy_share:.0%}: {twin.real['steps']} steps in {twin.real['span_s']:.1f} s; "
+        f"a CPU was at work on them for {twin.cpu_share:.0%} of their time",
         f"the model: {describe(twin.fitted.latency)}",
-        f"where it was fitted: {describe_residuals(twin.fitted.residuals)}",
-        f"on the real run: {describe_residuals(twin.on_real_steps)}",
-        f"drift of the machine: by a calibration after the run, steps take {twin.drift:+.1%}",
+        f"of the calibration: {describe_residuals(twin.fitted.residuals)}",
+        f"of the real run: {describe_residuals(twin.on_real_steps)}",
+        f"drift: by a calibration after the real run, its steps take {twin.drift:+.1%}",
         "",
-    ):
-        console.print(line)
+        sep="\n",
+    )
 
 
 def _table(twin: Twin) -> Table:

@@ -97,6 +97,50 @@ def run(
 
 
 @app.command()
+def calibrate(
+    scenario: Annotated[
+        Path | None, typer.Argument(help="Whose toy model, engine and lengths of requests.")
+    ] = None,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Override one key: --set engine.block_size=8 (repeatable)."),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="CSV file for the steps; replaced if there.")] = Path(
+        "steps.csv"
+    ),
+) -> None:
+    """Time the toy engine's steps on this machine and fit a latency model to them.
+
+    A scenario uses it as `latency: {kind: fitted, files: [steps.csv]}`.
+
+    Example: kvsim calibrate scenarios/twin.yaml --out steps.csv
+    """
+    from sim.twin_command import calibrate_scenario
+
+    calibrate_scenario(scenario, overrides or [], out)
+
+
+@app.command()
+def twin(
+    scenario: Annotated[Path, typer.Argument(help="Scenario file, such as scenarios/twin.yaml.")],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Override one key: --set workload.requests=100 (repeatable)."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, not tables.")] = False,
+) -> None:
+    """Run a scenario in real time on the toy engine and simulated, and compare the two.
+
+    The simulation has the step times that were measured on this machine just before.
+
+    Example: kvsim twin scenarios/twin.yaml --set workload.requests=1000
+    """
+    from sim.twin_command import twin_scenario
+
+    twin_scenario(scenario, overrides or [], as_json=as_json)
+
+
+@app.command()
 def demo(
     prompts: Annotated[list[str], typer.Argument(help="Texts to continue.")],
     _prompts_follow: Annotated[

@@ -192,4 +192,4 @@ class Replica:
             yield call
             self._is_idle = False
         except simpy.Interrupt:
-            yield _Late(self._env, 0)
+            yield _Late(self._env, self._latency.wake_ns)

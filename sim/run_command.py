@@ -17,7 +17,7 @@ from sim.run_folder import (
     read_summary,
     write_run,
 )
-from sim.scenario import ConstantSpec, LinearSpec, Scenario
+from sim.scenario import ConstantSpec, FittedSpec, LinearSpec, Scenario
 from sim.scenario_file import load_scenario
 from sim.tables import print_table, summary_tables
 
@@ -83,7 +83,7 @@ def _assumptions(scenario: Scenario) -> list[str]:
 
 def _memory_lines(scenario: Scenario) -> list[str]:
     """Of every system: the size of the KV cache where the GPUs decide it, else whether it fits."""
-    if isinstance(scenario.latency, ConstantSpec | LinearSpec):
+    if isinstance(scenario.latency, ConstantSpec | LinearSpec | FittedSpec):
         return []  # of no GPU in particular
     lines = []
     for system in scenario.systems:

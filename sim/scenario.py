@@ -228,13 +228,24 @@ class ConstantSpec(Spec):
 
 
 class LinearSpec(Spec):
-    """A fixed cost a step and costs per decode, per token of their context, per prefill token."""
+    """A fixed cost a step and costs of what is in it; see `sim.latency.linear`."""
 
     kind: Literal["linear"]
     step_s: float = Field(gt=0, le=_LONGEST_S)
     per_decode_s: float = Field(0.0, ge=0, le=1)
+    per_early_decode_s: float = Field(0.0, ge=0, le=1)
     per_context_token_s: float = Field(0.0, ge=0, le=1)
+    per_prefill_s: float = Field(0.0, ge=0, le=1)
     per_prefill_token_s: float = Field(0.0, ge=0, le=1)
+    per_prefill_pair_s: float = Field(0.0, ge=0, le=1)
+    wake_s: float = Field(0.0, ge=0, le=_LONGEST_S)
+
+
+class FittedSpec(Spec):
+    """Linear, with the constants that fit the measured steps in CSV files."""
+
+    kind: Literal["fitted"]
+    files: list[str] = Field(min_length=1)
 
 
 class RooflineSpec(Spec):
@@ -275,9 +286,9 @@ def _kind(value: Any) -> Any:
     return {"kind": value} if isinstance(value, str) else value
 
 
-LATENCY_KINDS = ("constant", "linear", "roofline", "profile", "silicon")
+LATENCY_KINDS = ("constant", "linear", "fitted", "roofline", "profile", "silicon")
 Latency = Annotated[
-    ConstantSpec | LinearSpec | RooflineSpec | ProfileSpec | SiliconSpec,
+    ConstantSpec | LinearSpec | FittedSpec | RooflineSpec | ProfileSpec | SiliconSpec,
     Field(discriminator="kind"),
     BeforeValidator(_kind),
 ]

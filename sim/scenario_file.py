@@ -16,7 +16,7 @@ from sim.scenario import LATENCY_KINDS, Scenario
 
 # Keys whose value is the path of a file: relative to the folder of the scenario file or, on the
 # command line, to the current one. That of `model` only where it ends like one.
-_PATH_KEYS = ("trace", "file", "folder", "model")
+_PATH_KEYS = ("trace", "file", "files", "folder", "model")
 
 _LENGTH_KEYS = ("outputs", "unique", "tokens")
 

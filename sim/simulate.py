@@ -55,13 +55,13 @@ def serve(
     env = env or simpy.Environment()
     replica = Replica(env, engine, build_latency(scenario), recorder)
     _send(env, replica, workload)
-    with _rare_garbage_collection():
+    with rare_garbage_collection():
         env.run()
     return recorder.records(workload.prompt_tokens, workload.notes)
 
 
 @contextmanager
-def _rare_garbage_collection() -> Iterator[None]:
+def rare_garbage_collection() -> Iterator[None]:
     """A run makes hardly any cycles, but to look for them among its objects takes a fifth of it."""
     before = gc.get_threshold()
     gc.set_threshold(100_000, 50, 50)
@@ -72,7 +72,7 @@ def _rare_garbage_collection() -> Iterator[None]:
 
 
 def _send(env: simpy.Environment, replica: Replica, workload: Workload) -> None:
-    make_request = _request_maker(workload)
+    make_request = request_maker(workload)
     if workload.arrival_ns is not None:
         env.process(open_loop(env, replica, workload.arrival_ns, make_request))
         return
@@ -83,7 +83,8 @@ def _send(env: simpy.Environment, replica: Replica, workload: Workload) -> None:
         env.process(closed_loop_user(env, replica, numbers, think_time_ns, make_request))
 
 
-def _request_maker(workload: Workload) -> Callable[[int], Request]:
+def request_maker(workload: Workload) -> Callable[[int], Request]:
+    """Makes the requests of a workload by number."""
     # The workload says where an output ends, so the toy LM must not end it by itself.
     sampling = SamplingParams(ignore_eos=True)
     max_new_tokens = workload.max_new_tokens.tolist()

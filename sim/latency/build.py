@@ -5,6 +5,7 @@ from pathlib import Path
 from sim import catalogue
 from sim.catalogue.efficiency import Efficiency
 from sim.latency.allreduce import AllReduce, NoAllReduce
+from sim.latency.fitted import describe, describe_residuals, fit_files
 from sim.latency.linear import LinearLatency
 from sim.latency.model import LatencyModel
 from sim.latency.operators import Attention, OperatorLatency, Products
@@ -13,6 +14,7 @@ from sim.latency.roofline import RooflineAttention, RooflineProducts
 from sim.latency.silicon import SiliconAttention, SiliconKernels, SiliconProducts
 from sim.scenario import (
     ConstantSpec,
+    FittedSpec,
     LinearSpec,
     ProfileSpec,
     RooflineSpec,
@@ -31,6 +33,8 @@ def build_latency(scenario: Scenario) -> LatencyModel:
         return LinearLatency(step_s=spec.step_time_s)
     if isinstance(spec, LinearSpec):
         return LinearLatency(**spec.model_dump(exclude={"kind"}))
+    if isinstance(spec, FittedSpec):
+        return fit_files(spec.files).latency
     return _of_operators(scenario, spec)
 
 
@@ -77,6 +81,10 @@ def describe_latency(scenario: Scenario) -> str:
     spec = scenario.latency
     if isinstance(spec, ConstantSpec | LinearSpec):
         return spec.kind
+    if isinstance(spec, FittedSpec):
+        fit = fit_files(spec.files)
+        names = " and ".join("/".join(Path(file).parts[-2:]) for file in spec.files)
+        return f"{describe(fit.latency)}, fitted on {names}: {describe_residuals(fit.residuals)}"
     host = f"{spec.overhead_s * 1000:.3g} ms a step"
     if spec.per_sequence_s:
         host += f" and {spec.per_sequence_s * 1000:.3g} ms a sequence"

@@ -13,8 +13,8 @@ from sim.deployment import Deployment
 from sim.errors import UserError
 from sim.latency.grid import Float64Array, Grid, Line
 from sim.latency.measurements import read_table
-from sim.latency.model import Curve, Prefills
-from sim.latency.roofline import RooflineProducts, num_experts_touched, num_pairs
+from sim.latency.model import Curve, Prefills, num_pairs
+from sim.latency.roofline import RooflineProducts, num_experts_touched
 
 _ONCE_A_STEP = ("embedding", "final_layernorm")
 _TWICE_A_LAYER = ("layernorm",)  # listed once, it comes before attention and before the ffn

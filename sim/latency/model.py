@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from bisect import bisect_right
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -13,11 +14,29 @@ _FEW_STEPS = 24  # up to here numbers are faster than arrays
 Prefills = list[tuple[int, int]]  # (num_tokens, context_tokens before them) of each chunk
 
 
+def num_pairs(num_tokens: int, context: int, window: int | None = None) -> int:
+    """Pairs (query, token it attends to) of a chunk after `context` tokens, itself included.
+
+    window: the most recent tokens that a query attends to; None: all.
+
+    >>> num_pairs(3, 10), num_pairs(3, 10, 12)
+    (36, 35)
+    """
+    if window is None:
+        return num_tokens * context + num_tokens * (num_tokens + 1) // 2
+    num_full = min(max(window - context, 0), num_tokens)  # queries that still see all
+    return num_full * context + num_full * (num_full + 1) // 2 + (num_tokens - num_full) * window
+
+
 class LatencyModel(Protocol):
     """Durations in whole nanoseconds, at least 1: a step of no length would stall the clock.
 
     Both methods agree to the nanosecond on a step of decodes alone.
     """
+
+    @property
+    def wake_ns(self) -> int:
+        """From an arrival that finds the engine idle until a step can begin."""
 
     def step_time_ns(self, step: Step) -> int:
         """Duration of any step."""
@@ -61,8 +80,14 @@ class Curve(NamedTuple):
 class CurveLatency(ABC):
     """A latency model whose steps of decodes alone lie on a curve for each number of them."""
 
-    def __init__(self) -> None:
-        self._curves: dict[int, Curve] = {}  # by num_decodes
+    @cached_property
+    def _curves(self) -> dict[int, Curve]:
+        return {}  # by num_decodes
+
+    @property
+    def wake_ns(self) -> int:
+        """See LatencyModel."""
+        return 0
 
     @abstractmethod
     def decode_curve(self, num_decodes: int) -> Curve:

@@ -39,7 +39,6 @@ class OperatorLatency(CurveLatency):
         overhead_s: float,
         per_sequence_s: float,
     ) -> None:
-        super().__init__()
         self._products = products
         self._attention = attention
         self._allreduce = allreduce

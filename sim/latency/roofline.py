@@ -5,7 +5,7 @@ Williams, Waterman and Patterson, "Roofline", CACM 52(4), 2009. docs/latency.md 
 
 from sim.catalogue.efficiency import Efficiency
 from sim.deployment import Deployment, Matrix
-from sim.latency.model import Curve, Prefills
+from sim.latency.model import Curve, Prefills, num_pairs
 
 _NUM_ELEMENTWISE = 4  # kernels of a layer that are no product: two norms, rotation, activation
 
@@ -121,17 +121,3 @@ class RooflineAttention:
                 pairs += share * num_pairs(num_tokens, context, window)
             seconds += pairs * self._pair_s + num_tokens * self._row_s
         return seconds
-
-
-def num_pairs(num_tokens: int, context: int, window: int | None = None) -> int:
-    """Pairs (query, token it attends to) of a chunk after `context` tokens, itself included.
-
-    window: the most recent tokens that a query attends to; None: all.
-
-    >>> num_pairs(3, 10), num_pairs(3, 10, 12)
-    (36, 35)
-    """
-    if window is None:
-        return num_tokens * context + num_tokens * (num_tokens + 1) // 2
-    num_full = min(max(window - context, 0), num_tokens)  # queries that still see all
-    return num_full * context + num_full * (num_full + 1) // 2 + (num_tokens - num_full) * window

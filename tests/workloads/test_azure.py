@@ -206,7 +206,7 @@ def test_empty_file(tmp_path: Path) -> None:
 
 
 def test_header_only(tmp_path: Path) -> None:
-    assert error_of(write(tmp_path)) == "no requests, expected rows after the header"
+    assert error_of(write(tmp_path)) == "no rows, expected some after the header"
 
 
 def test_not_utf_8(tmp_path: Path) -> None:

@@ -30,8 +30,12 @@ class CsvTable:
     lines: list[int]
 
 
-def read_csv_table(path: str | Path, columns: Mapping[str, Column]) -> CsvTable:
+def read_csv_table(
+    path: str | Path, columns: Mapping[str, Column], optional: Mapping[str, Column] | None = None
+) -> CsvTable:
     """Read these columns, in whatever order they stand; others and blank lines are passed over.
+
+    optional: columns that are read where there are any.
 
     Raises WorkloadError for a file that cannot be read, lacks a column (the columns seen are
     listed) or has no rows, and for cells that do not parse: file, line, column, value, expected,
@@ -39,6 +43,8 @@ def read_csv_table(path: str | Path, columns: Mapping[str, Column]) -> CsvTable:
     """
     records = _records(path)
     header_line, header = next(records, (1, []))
+    found = {name: column for name, column in (optional or {}).items() if name in header}
+    columns = {**columns, **found}
     if any(header.count(name) != 1 for name in columns):
         expected = f"{', '.join(columns)}, each once"
         raise bad_file(path, [problem(f"line {header_line}, columns", header, expected)])
@@ -60,7 +66,7 @@ def read_csv_table(path: str | Path, columns: Mapping[str, Column]) -> CsvTable:
             else:
                 values[name].append(value)
     if not (lines or problems):
-        problems.append("no requests, expected rows after the header")
+        problems.append("no rows, expected some after the header")
     if problems:
         raise bad_file(path, problems)
     return CsvTable({name: np.array(v, dtype=np.int64) for name, v in values.items()}, lines)

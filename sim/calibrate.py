@@ -1,0 +1,124 @@
+"""Times the toy engine's steps on this machine, in batches of every size that a scenario allows."""
+
+import random
+from collections.abc import Iterator
+from itertools import cycle
+
+from threadpoolctl import threadpool_limits
+
+from engine.config import EngineConfig
+from engine.engine import Engine
+from sim.build import build_engine, build_workload
+from sim.errors import UserError
+from sim.latency.measured import TimedStep
+from sim.live import LiveReplica, Senders, WallClock
+from sim.recorder import Recorder
+from sim.scenario import Scenario
+from sim.simulate import rare_garbage_collection, request_maker
+from workloads import Workload
+
+BUDGET_S = 10.0  # no round begins later
+_FEWEST_ROUNDS = 2
+_TOKENS_PER_USER = 150  # of output in an episode, and so about as many steps
+_NUM_WAKES = 12  # requests that come to an idle engine, a round
+_LONGEST_GAP_S = 0.1  # by then caches are as cold as they get
+_FEWEST_REQUESTS = 2000  # to draw from
+_SEED = 1 << 32  # far from those that scenarios have: other requests than theirs
+
+
+def time_steps(scenario: Scenario, system: str) -> list[TimedStep]:
+    """Steps of one system, each with its full cost in the live loop, and how long they took.
+
+    Its engine serves closed loops of 1, 2, 4, ... users, each for a moment and in random order,
+    again and again until BUDGET_S is over. The requests have the lengths of the scenario's, but
+    are not the same. So the shapes are those that the scheduler makes: decodes with contexts of
+    all lengths, prompts alone, several at once, in chunks and beside decodes. Where the engine can
+    idle, requests come to an idle one too: after a pause the caches are cold.
+
+    Raises UserError when none of the requests can be served, WorkloadError for a bad file.
+    """
+    with threadpool_limits(1), rare_garbage_collection():
+        return _Calibration(scenario, system).run()
+
+
+class _Calibration:
+    """An engine at work on requests that are drawn at random."""
+
+    def __init__(self, scenario: Scenario, system: str) -> None:
+        scenario = _with_other_requests(scenario)
+        self._workload = workload = build_workload(scenario)
+        config = scenario.engine_config(system)
+        engine = build_engine(scenario, config, workload)
+        assert isinstance(engine, Engine)
+        self._clock = WallClock()
+        recorder = Recorder(len(workload), config.block_size, lambda _: None)
+        self._replica = LiveReplica(engine, recorder, self._clock)
+        self._rng = random.Random(_SEED)
+        numbers = self._rng.sample(range(len(workload)), len(workload))
+        self._requests = map(request_maker(workload), cycle(numbers))
+        self._levels = [*_levels(_most_users(config, workload))]
+        self._mean_gap_s = _mean_gap_s(workload)
+
+    def run(self) -> list[TimedStep]:
+        """See `time_steps`."""
+        num_rounds = 0
+        while num_rounds < _FEWEST_ROUNDS or self._clock.now_ns() < BUDGET_S * 1e9:
+            for num_users in self._rng.sample(self._levels, len(self._levels)):
+                num_requests = _num_requests(num_users, self._workload)
+                self._serve(Senders(num_requests, [0] * num_users, 0), num_requests)
+            if not self._replica.timed_steps:
+                raise UserError("none of the requests can be served")
+            for _ in range(_NUM_WAKES if self._mean_gap_s else 0):
+                self._wake()
+            num_rounds += 1
+        return self._replica.timed_steps
+
+    def _wake(self) -> None:
+        """A request that comes a while after the last one has been served."""
+        gap_s = min(self._rng.expovariate(1 / self._mean_gap_s), _LONGEST_GAP_S)
+        self._serve(Senders(1, [self._clock.now_ns() + round(gap_s * 1e9)]), 1)
+
+    def _serve(self, senders: Senders, num_requests: int) -> None:
+        requests = [next(self._requests) for _ in range(num_requests)]
+        self._replica.resume()
+        self._replica.serve(senders, requests.__getitem__)
+
+
+def _with_other_requests(scenario: Scenario) -> Scenario:
+    workload = scenario.workload
+    if workload.trace is None:
+        num_requests = max(workload.requests or 0, _FEWEST_REQUESTS)
+        workload = workload.model_copy(update={"requests": num_requests})
+    changed = {"seed": _SEED, "workload": workload, "runner": "toy-lm"}
+    return scenario.model_copy(update=changed)
+
+
+def _most_users(config: EngineConfig, workload: Workload) -> int:
+    """The largest batch there may be."""
+    most = config.batch_size if config.batching == "static" else config.max_num_seqs
+    if workload.closed_loop:
+        most = min(most, workload.closed_loop.concurrency)
+    return min(most, config.max_num_seqs, len(workload))
+
+
+def _mean_gap_s(workload: Workload) -> float:
+    """How far requests are apart, about; 0 where the engine never idles."""
+    if workload.closed_loop:
+        return workload.closed_loop.think_time_s / workload.closed_loop.concurrency
+    assert workload.arrival_ns is not None
+    return float(workload.arrival_ns[-1]) / len(workload) / 1e9
+
+
+def _levels(most: int) -> Iterator[int]:
+    """1, 2, 4, ... up to `most`, itself included."""
+    level = 1
+    while level < most:
+        yield level
+        level *= 2
+    yield most
+
+
+def _num_requests(num_users: int, workload: Workload) -> int:
+    """So many that each user gets about _TOKENS_PER_USER tokens."""
+    per_user = max(round(_TOKENS_PER_USER / float(workload.output_tokens.mean())), 1)
+    return min(num_users * per_user, len(workload))

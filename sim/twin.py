@@ -1,0 +1,111 @@
+"""Serves a scenario twice, in real time and in simulated time, and sets the two side by side."""
+
+from dataclasses import asdict, dataclass
+
+from threadpoolctl import threadpool_limits
+
+from engine.engine import Engine
+from sim.build import build_engine, build_workload
+from sim.calibrate import time_steps
+from sim.errors import UserError
+from sim.latency.fitted import Fit, Residuals, fit, residuals, total_s
+from sim.latency.linear import LinearLatency
+from sim.latency.measured import TimedStep, measured_steps
+from sim.live import LiveReplica, WallClock, senders_of
+from sim.metrics import Row, summarise
+from sim.recorder import Recorder
+from sim.records import Records
+from sim.scenario import LinearSpec, Scenario
+from sim.simulate import rare_garbage_collection, request_maker, simulate
+
+
+@dataclass(frozen=True)
+class Twin:
+    """One system of a scenario, real and simulated.
+
+    real, simulated: the metrics of each.
+    at_its_speed: those of a simulation with all step times longer, or shorter, by what the real
+        steps took longer in all than the model says. What is still wrong is not the speed.
+    busy_share: of the span of the real run, in steps. cpu_share: of that, with a CPU at work on it.
+    fitted: what was calibrated before the real run, and simulated with.
+    on_real_steps: how far that is from the steps that the real run took.
+    drift: by what share the same steps take longer by the calibration after the run than by the
+        one before: how much slower the machine has become.
+    """
+
+    system: str
+    real: Row
+    simulated: Row
+    at_its_speed: Row
+    busy_share: float
+    cpu_share: float
+    fitted: Fit
+    on_real_steps: Residuals
+    drift: float
+
+
+def check_can_be_twinned(scenario: Scenario, source: str) -> None:
+    """Raises UserError, naming `source`, for a scenario that has no single real run."""
+    problems = {
+        "runner": scenario.runner != "toy-lm" and f"got {scenario.runner}, expected toy-lm",
+        "sweep": scenario.sweep and f"got {', '.join(scenario.sweep)}, expected none",
+        "replications": scenario.replications > 1 and f"got {scenario.replications}, expected 1",
+    }
+    for key, problem in problems.items():
+        if problem:
+            raise UserError(f"{source}: {key}: {problem}: a twin is one run in real time")
+
+
+def run_twin(scenario: Scenario, system: str) -> Twin:
+    """Calibrate, run in real time, calibrate again, simulate.
+
+    Raises UserError when none of the requests is served, WorkloadError for a bad file.
+    """
+    fitted = fit(measured_steps(time_steps(scenario, system)))
+    records, timed, cpu_s = serve_live(scenario, system)
+    after = fit(measured_steps(time_steps(scenario, system)))
+    steps = measured_steps(timed)
+    real, busy_s = summarise(records), float(steps.duration_s.sum())
+    predicted_s = total_s(fitted.latency, steps)
+    return Twin(
+        system=system,
+        real=real,
+        simulated=_simulated(scenario, system, fitted.latency),
+        at_its_speed=_simulated(scenario, system, fitted.latency.slowed(busy_s / predicted_s)),
+        busy_share=busy_s / float(real["span_s"] or 1),
+        cpu_share=cpu_s / busy_s,
+        fitted=fitted,
+        on_real_steps=residuals(fitted.latency, steps),
+        drift=total_s(after.latency, steps) / predicted_s - 1,
+    )
+
+
+def _simulated(scenario: Scenario, system: str, latency: LinearLatency) -> Row:
+    spec = LinearSpec(kind="linear", **asdict(latency))
+    with threadpool_limits(1):
+        return summarise(simulate(scenario.model_copy(update={"latency": spec}), system))
+
+
+def serve_live(scenario: Scenario, system: str) -> tuple[Records, list[TimedStep], float]:
+    """Serve the scenario's workload in real time.
+
+    Returns the records, the steps as they were timed, and the seconds of CPU that they had.
+    Raises UserError when none of the requests is served.
+    """
+    workload = build_workload(scenario)
+    config = scenario.engine_config(system)
+    engine = build_engine(scenario, config, workload)
+    assert isinstance(engine, Engine)
+    recorder = Recorder(
+        len(workload),
+        config.block_size,
+        lambda _: None,
+        dates_evictions=config.enable_prefix_caching,
+    )
+    with threadpool_limits(1), rare_garbage_collection():
+        replica = LiveReplica(engine, recorder, WallClock())
+        replica.serve(senders_of(workload), request_maker(workload))
+    if not replica.timed_steps:
+        raise UserError("none of the requests is served")
+    records = recorder.records(workload.prompt_tokens, workload.notes)
+    return records, replica.timed_steps, replica.cpu_ns / 1e9

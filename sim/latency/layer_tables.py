@@ -3,6 +3,7 @@
 docs/profiles.md has the columns; LLMServingSim's profiles have the same, after a renaming.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -26,18 +27,13 @@ class LayerProducts:
     def __init__(self, folder: Path, deployment: Deployment) -> None:
         num_gpus, model = deployment.tensor_parallel_size, deployment.model
         dense = read_table(folder / f"tp{num_gpus}_dense.csv", ("layer", "tokens", "time_us"))
-        times = {
-            layer: rows["time_us"] * _uses(str(layer), model.num_layers)
-            for layer, rows in dense.set_index("tokens").groupby("layer")
-        }
-        layers = pd.DataFrame(times).sort_index().interpolate("index")
-        self._layers = Line(layers.index.to_numpy(float), layers.sum(axis=1).to_numpy() / 1e6)
+        self._layers = _sum_of_operators(
+            dense, "tokens", lambda name: _uses(name, model.num_layers)
+        )
         per_row = read_table(
             folder / f"tp{num_gpus}_per_sequence.csv", ("layer", "sequences", "time_us")
         )
-        rows = per_row.pivot_table(index="sequences", columns="layer", values="time_us")
-        rows = rows.interpolate("index")
-        self._rows = Line(rows.index.to_numpy(float), rows.sum(axis=1).to_numpy() / 1e6)
+        self._rows = _sum_of_operators(per_row, "sequences", lambda _: 1)
         self._model = model
         self._experts: Grid | None = None
         if model.num_experts:
@@ -56,6 +52,14 @@ class LayerProducts:
             )
             seconds += self._experts.at(num_tokens, num_touched)
         return seconds
+
+
+def _sum_of_operators(table: pd.DataFrame, over: str, num_uses: Callable[[str], int]) -> Line:
+    """Seconds that all operators take in a step, each interpolated between its own points."""
+    times = table.pivot_table(index=over, columns="layer", values="time_us")  # means of repeats
+    times = times.interpolate("index").bfill()
+    uses = np.array([num_uses(str(name)) for name in times.columns])
+    return Line(times.index.to_numpy(float), times.to_numpy(float) @ uses / 1e6)
 
 
 def _uses(layer: str, num_layers: int) -> int:

@@ -13,7 +13,7 @@ from sim.catalogue.efficiency import Efficiency
 from sim.deployment import Deployment
 from sim.errors import UserError
 from sim.latency.grid import Float64Array, Grid, Line
-from sim.latency.measurements import read_table
+from sim.latency.measurements import check_axes, read_table
 from sim.latency.model import Curve, Prefills, num_pairs
 from sim.latency.roofline import RooflineProducts, num_experts_touched
 
@@ -38,9 +38,11 @@ class LayerProducts:
         self._experts: Grid | None = None
         if model.num_experts:
             names = ("tokens", "activated_experts", "time_us")
-            table = read_table(folder / f"tp{num_gpus}_moe.csv", names)
+            path = folder / f"tp{num_gpus}_moe.csv"
+            table = read_table(path, names)
             tokens, experts, time_us = (table[name].to_numpy(float) for name in names)
             self._experts = Grid.from_rows((tokens, experts), time_us / 1e6 * model.num_layers)
+            check_axes(self._experts, path, names[:2])
 
     def seconds(self, num_tokens: int, num_rows: int) -> float:
         """See Products."""
@@ -78,10 +80,12 @@ class LayerAttention:
 
     def __init__(self, folder: Path, deployment: Deployment) -> None:
         names = ("prefill_chunk", "kv_prefill", "n_decode", "kv_decode", "time_us")
-        table = read_table(folder / f"tp{deployment.tensor_parallel_size}_attention.csv", names)
+        path = folder / f"tp{deployment.tensor_parallel_size}_attention.csv"
+        table = read_table(path, names)
         columns = [table[name].to_numpy(float) for name in names]
         self._num_layers = deployment.model.num_layers
         self._grid = attention_grid(*columns)
+        check_axes(self._grid, path, names[:4])
         self._longest_chunk = int(columns[0].max())
 
     def decode_curve(self, num_decodes: int) -> Curve:

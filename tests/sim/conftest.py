@@ -154,8 +154,8 @@ def assert_equal(records: Records, others: Records) -> None:
 
 
 # A model and a GPU to work sums out by hand with. Of a layer: qkv 8 x 16, o 8 x 8, gate_up 8 x 32,
-# down 16 x 8; output 8 x 100. A token's KV takes 2 layers x 2 (K, V) x 2 heads x 2 numbers x 2 bytes
-# = 32 bytes, a pair of query and token 2 layers x 4 heads x 2 numbers x 4 = 64 FLOP.
+# down 16 x 8; output 8 x 100. A token's KV takes 2 layers x 2 (K, V) x 2 heads x 2 numbers
+# x 2 bytes = 32 bytes, a pair of query and token 2 layers x 4 heads x 2 numbers x 4 = 64 FLOP.
 TINY_MODEL: dict[str, Any] = {
     "title": "tiny",
     "source": "made up",

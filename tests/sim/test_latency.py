@@ -247,7 +247,12 @@ def test_linear_counts_what_is_left_out_as_nothing(new_scenario, new_step):
     [
         (
             {"latency": "roofline"},
-            ("roofline of llama-3.1-8b on 1 x a100-80gb", "bfloat16 weights", "A100", "1 ms a step"),
+            (
+                "roofline of llama-3.1-8b on 1 x a100-80gb",
+                "bfloat16 weights",
+                "A100",
+                "1 ms a step",
+            ),
         ),
         (
             {

@@ -136,7 +136,7 @@ def test_experts_of_two_tokens_by_hand(roofline, new_step):
 
 @pytest.mark.parametrize(("num_experts", "per_token", "num_tokens"), [(8, 2, 3), (16, 4, 9)])
 def test_experts_touched_are_those_of_random_choices(num_experts, per_token, num_tokens):
-    """Mean of 20,000 draws; a draw's standard deviation is below 2, that of the mean below 0.015."""
+    """Mean of 20,000 draws: a draw deviates by less than 2, their mean by less than 0.015."""
     rng = random.Random(1)
     experts = range(num_experts)
     drawn = sum(
@@ -159,7 +159,7 @@ def test_context_within_the_window_costs_as_without_one(roofline, new_step):
 
 
 def test_window_bounds_the_context_of_decodes_beside_chunks(roofline, new_step):
-    """Two decodes of 10 each, of which one of two layers sees 4: 14 x 256 ns instead of 20 x 256."""
+    """Two decodes of 10 each, of which one of two layers sees 4: 14 x 256 ns, not 20 x 256."""
     windowed, full = (
         roofline(model).step_time_ns(new_step(2, 20, [(1, 0)])) for model in (WINDOWS, {})
     )
@@ -246,7 +246,7 @@ def test_float32_doubles_every_byte(roofline, new_step):
 
 
 def test_two_gpus_share_a_decode_and_add_up_their_parts(roofline, new_step):
-    """Each has half of the heads and of the network: qkv 8 x 8, o 4 x 8, gate_up 8 x 16, down 8 x 8.
+    """Each has half of every matrix: qkv 8 x 8, o 4 x 8, gate_up 8 x 16, down 8 x 8.
 
     Bytes 128 + 32, 64 + 24, 256 + 48, 128 + 32, and 40: 752 a layer. Output 8 x 50: 800 + 116 + 10.
     Between products: 2 x (8 x 8 + 3 x 8) x 2 bytes, for the norms are on both. Attention: half the

@@ -22,7 +22,7 @@ SYSTEMS = {
     "rtx-pro-6000": "rtx_pro_6000_server",
 }
 # vLLM's fp8 checkpoints with static scales do not scale activations in a kernel of its own.
-_PRODUCTS = {"none": "bfloat16", "fp8": "fp8_static", "int4": "int4_wo"}
+_PRODUCTS = {"none": "bfloat16", "fp8": "fp8_static"}
 _KV = {"float16": "bfloat16", "bfloat16": "bfloat16", "fp8": "fp8"}
 _CONTEXTS = (1, *(16 * 2**i for i in range(14)))  # knots of a decode's context, in tokens
 _CACHED_SHAPES = 1 << 16

@@ -166,12 +166,12 @@ def test_every_gpu_it_is_said_to_know_is_known(library):
         ("llama-3.1-8b", "rtx-4090", {}, "GeForce RTX 4090"),
         ("llama-3.1-8b", "h100-80gb", {"dtype": "float32"}, "float32 KV"),
         ("gpt-oss-20b", "h100-80gb", {}, "mxfp4 weights"),
+        ("llama-3.1-8b", "h100-80gb", {"quantization": "int4"}, "int4 weights"),
         ("opt-13b", "h100-80gb", {}, "gated network"),
         ("mistral-7b", "h100-80gb", {}, "full attention"),
         ("decilm-7b", "h100-80gb", {}, "all alike"),
         # What only the library's tables tell, when they are asked.
         ("llama-3.1-8b", "a100-80gb", {"quantization": "fp8"}, "A100"),
-        ("llama-3.1-8b", "h100-80gb", {"quantization": "int4"}, "int4_wo"),
         ("toy", "h100-80gb", {"dtype": "float16"}, "kvsim toy transformer"),
     ],
 )

@@ -65,6 +65,11 @@ def test_experts_are_cut_and_their_router_is_on_every_gpu(tiny):
     assert shapes(two.expert_matrices) == [("gate_up_proj", 8, 16), ("down_proj", 8, 8)]
 
 
+def test_network_that_does_not_divide_is_rounded_up(tiny):
+    two = tiny({"d_ff": 17}, tensor_parallel_size=2)
+    assert shapes(two.layer_matrices)[2:] == [("gate_up_proj", 8, 18), ("down_proj", 9, 8)]
+
+
 def test_vocabulary_that_does_not_divide_is_rounded_up(tiny):
     assert tiny({"vocab_size": 101}, tensor_parallel_size=2).output_matrix.n == 51
 

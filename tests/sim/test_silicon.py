@@ -33,7 +33,9 @@ def llama(library):
 def asked(library, tmp_path_factory):
     """The library's engine of a model described by a config.json as Hugging Face has it."""
 
-    def compiled(system: str, tp_size: int = 1, quantization: str = "bfloat16", **sizes):
+    def compiled(
+        system: str, tp_size: int = 1, moe_tp_size: int = 1, quantization="bfloat16", **sizes
+    ):
         folder = tmp_path_factory.mktemp("model")
         llama = {
             "architectures": ["LlamaForCausalLM"],
@@ -49,7 +51,12 @@ def asked(library, tmp_path_factory):
         }
         (folder / "config.json").write_text(json.dumps(llama | sizes))
         return library.compile(
-            str(folder), system, "vllm", tp_size=tp_size, gemm_quant_mode=quantization
+            str(folder),
+            system,
+            "vllm",
+            tp_size=tp_size,
+            moe_tp_size=moe_tp_size,
+            gemm_quant_mode=quantization,
         )
 
     return compiled
@@ -109,6 +116,21 @@ def test_experts_take_what_the_library_says_of_them(asked):
     kernels = SiliconKernels(deployed("qwen3-30b-a3b", "h200"), "h200")
     step_ms = asked("h200_sxm", **sizes).decode_step_latency(32, 1024, 2)
     assert decode_ms(kernels, 32, 1024) == pytest.approx(step_ms, rel=0.002)
+
+
+def test_gpus_share_every_expert(asked):
+    """Mixtral-8x7B: each of two GPUs has half of all eight experts, not all of four of them."""
+    sizes = {
+        "architectures": ["Qwen3MoeForCausalLM"],
+        "moe_intermediate_size": 14_336,
+        "num_experts": 8,
+        "num_experts_per_tok": 2,
+        "vocab_size": 32_000,
+    }
+    two = deployed("mixtral-8x7b", "h200", tensor_parallel_size=2)
+    engine = asked("h200_sxm", tp_size=2, moe_tp_size=2, **sizes)
+    step_ms = engine.decode_step_latency(8, 1024, 2)
+    assert decode_ms(SiliconKernels(two, "h200"), 8, 1024) == pytest.approx(step_ms, rel=0.002)
 
 
 def test_curve_of_decodes_goes_through_what_the_library_says(llama, asked):

@@ -36,13 +36,16 @@ def choose(
 
     Raises UserError for a kind that lacks what it needs.
     """
+    if not (case.is_gpu_known or fit_files):
+        raise UserError(
+            f"{folder}: of no known GPU; give steps that were measured on it with --fit"
+        )
     scenario = case.points[0].scenario
     profile = find_profile(folder, scenario)
-    if kind is None:
-        kind = "fitted" if fit_files else _best(scenario, profile)
+    kind = kind or ("fitted" if fit_files else _best(scenario, profile))
     if kind == "fitted":
         if not fit_files:
-            raise UserError("--latency fitted: give the measured steps with --fit STEPS.csv")
+            raise UserError("--latency fitted: give measured steps with --fit STEPS.csv")
         return StepTimes({"kind": kind, "files": [str(file.absolute()) for file in fit_files]}, "")
     cost = host_cost or default_host_cost(case.measured_by, kind)
     latency = {

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from sim.latency.build import build_latency
 from sim.errors import UserError
+from sim.latency.build import build_latency
 from sim.latency.fitted import fit, fit_files, predicted_s, residuals
 from sim.latency.linear import LinearLatency
 from sim.latency.measured import (

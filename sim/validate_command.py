@@ -52,7 +52,7 @@ def validate_cases(
     mistakes: list[str] = []
     for folder in (folder for path in paths for folder in _cases(path)):
         try:
-            done.append(_validate(folder, kind, fit_files, host_cost))
+            done.append(validate_case(folder, kind, fit_files, host_cost))
         except UserError as error:
             mistakes.append(str(error))
         else:
@@ -75,9 +75,10 @@ def _cases(path: Path) -> list[Path]:
     return within or [path]
 
 
-def _validate(
+def validate_case(
     path: Path, kind: str | None, fit_files: list[Path], host_cost: HostCost | None
 ) -> Validated:
+    """Predict the runs of a folder; see `validate_cases`."""
     case = read_run(path) if is_run(path) else read_rows(path)
     times = choose(case, path, kind, fit_files, host_cost)
     scored, failed = _predict(case.name, case.points, times)
@@ -128,7 +129,7 @@ def _count(reasons: Iterable[str]) -> list[str]:
 
 def _fit_host(path: Path, kind: str | None) -> HostCost:
     none = HostCost(0.0, 0.0, "none")
-    return fit_host_cost(path.name, _validate(path, kind, [], none).scored)
+    return fit_host_cost(path.name, validate_case(path, kind, [], none).scored)
 
 
 def _print(validated: Validated) -> None:

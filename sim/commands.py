@@ -220,6 +220,7 @@ class LatencyKind(StrEnum):
     """Where step times come from."""
 
     ROOFLINE = "roofline"
+    ROOFLINE_COMMON = "roofline-common"
     PROFILE = "profile"
     SILICON = "silicon"
     FITTED = "fitted"

@@ -12,7 +12,7 @@ from sim.validation.case import Case
 from sim.validation.folder_name import parse_folder_name
 from sim.validation.host_cost import HostCost, default_host_cost
 
-KINDS = ("roofline", "profile", "silicon", "fitted")
+COMMON = "roofline-common"  # with the shares that no measurement of this GPU went into
 
 
 class StepTimes(NamedTuple):
@@ -47,13 +47,15 @@ def choose(
         if not fit_files:
             raise UserError("--latency fitted: give measured steps with --fit STEPS.csv")
         return StepTimes({"kind": kind, "files": [str(file.absolute()) for file in fit_files]}, "")
-    cost = host_cost or default_host_cost(case.measured_by, kind)
+    cost = host_cost or default_host_cost(case.measured_by, kind.removesuffix("-common"))
     latency = {
-        "kind": kind,
+        "kind": "roofline" if kind == COMMON else kind,
         "overhead_s": cost.overhead_s,
         "per_sequence_s": cost.per_sequence_s,
     }
-    if kind == "profile":
+    if kind == COMMON:
+        latency["constants"] = "common"
+    elif kind == "profile":
         if profile is None:
             raise UserError(
                 f"{folder}: no folder of tables of {scenario.model} on {scenario.hardware} in "

@@ -4,6 +4,7 @@ No constant was tuned on the case that a test is about, but where the test says 
 """
 
 import os
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -26,15 +27,20 @@ def folder(name: str) -> Path:
     return Path(DATA or "") / "validation" / name
 
 
-def errors(name: str, kind: str, host_cost: HostCost | None = None) -> dict[str, float]:
+@cache
+def validated(name: str, kind: str) -> Validated:
+    return validate_case(folder(name), kind, [], None)
+
+
+def errors(name: str, kind: str) -> dict[str, float]:
     """Of the only run in a folder."""
-    (scored,) = validate_case(folder(name), kind, [], host_cost).scored
+    (scored,) = validated(name, kind).scored
     return scored.errors
 
 
-def medians(validated: Validated, *, is_kv_limited: bool = False) -> dict[str, float]:
+def medians(found: Validated, *, is_kv_limited: bool = False) -> dict[str, float]:
     """Median absolute error over rows, by metric."""
-    rows = [one for one in validated.scored if one.is_kv_limited is is_kv_limited]
+    rows = [one for one in found.scored if one.is_kv_limited is is_kv_limited]
     return over_rows(rows)["median_absolute"].to_dict()
 
 
@@ -56,26 +62,29 @@ def test_rtx_pro_6000_by_its_profile_and_its_own_host():
     """Means within 2 % with the host's cost fitted on the case itself."""
     name = "rtxpro6000-llama-3.1-8b"
     free = validate_case(folder(name), "profile", [], HostCost(0.0, 0.0, ""))
-    found = errors(name, "profile", fit_host_cost(name, free.scored))
+    own = fit_host_cost(name, free.scored)
+    (scored,) = validate_case(folder(name), "profile", [], own).scored
     for metric in ("ttft_mean_s", "tpot_mean_s", "e2e_mean_s", "output_tokens_per_s"):
-        assert abs(found[metric]) < 0.02, metric
+        assert abs(scored.errors[metric]) < 0.02, metric
 
 
 @pytest.mark.parametrize("name", ["rtx4090-llama-3.1-8b", "rtxpro6000-llama-3.1-8b"])
-def test_traces_by_roofline_with_the_gpu_s_shares_within_5_percent(name):
-    found = errors(name, "roofline")
-    assert abs(found["e2e_mean_s"]) < 0.05
-    assert abs(found["output_tokens_per_s"]) < 0.05
+@pytest.mark.parametrize(("kind", "within"), [("roofline", 0.05), ("roofline-common", 0.12)])
+def test_traces_by_roofline(name, kind, within):
+    """Within 5 % with the shares that the GPU was measured to reach, 12 % with common ones."""
+    found = errors(name, kind)
+    assert abs(found["e2e_mean_s"]) < within
+    assert abs(found["output_tokens_per_s"]) < within
 
 
 def test_closed_loop_by_measured_kernels():
     """70B with its own host cost: TPOT 4 %, TTFT 6 %; Qwen3-32B with that: 7 % and 20 %."""
     pytest.importorskip("aiconfigurator_core", reason="needs the extra silicon")
-    llama = validate_case(folder("h100-llama-70b-fp8-closedloop"), "silicon", [], None)
+    llama = validated("h100-llama-70b-fp8-closedloop", "silicon")
     assert medians(llama)["tpot_mean_s"] < 0.04
     assert medians(llama)["ttft_mean_s"] < 0.06
     assert medians(llama, is_kv_limited=True)["ttft_mean_s"] < 0.3
-    qwen = validate_case(folder("h100-qwen3-32b-closedloop"), "silicon", [], None)
+    qwen = validated("h100-qwen3-32b-closedloop", "silicon")
     assert medians(qwen)["tpot_mean_s"] < 0.07
     assert medians(qwen)["ttft_mean_s"] < 0.2
     assert medians(qwen, is_kv_limited=True)["ttft_mean_s"] < 0.3
@@ -84,16 +93,16 @@ def test_closed_loop_by_measured_kernels():
 @pytest.mark.parametrize("name", ["h100-llama-70b-fp8-closedloop", "h100-qwen3-32b-closedloop"])
 def test_closed_loop_by_roofline(name):
     """TPOT within 12 %, TTFT within 25 %; with memory as the limit TTFT within 30 %."""
-    validated = validate_case(folder(name), "roofline", [], None)
-    assert medians(validated)["tpot_mean_s"] < 0.12
-    assert medians(validated)["ttft_mean_s"] < 0.25
-    assert medians(validated, is_kv_limited=True)["ttft_mean_s"] < 0.3
+    found = validated(name, "roofline")
+    assert medians(found)["tpot_mean_s"] < 0.12
+    assert medians(found)["ttft_mean_s"] < 0.25
+    assert medians(found, is_kv_limited=True)["ttft_mean_s"] < 0.3
 
 
 def test_the_rows_that_memory_limits_are_the_right_ones():
     """Those whose TTFT is tens of seconds: with 2 GPUs, long sequences and many clients."""
-    validated = validate_case(folder("h100-llama-70b-fp8-closedloop"), "roofline", [], None)
-    limited = [one.point.labels for one in validated.scored if one.is_kv_limited]
+    found = validated("h100-llama-70b-fp8-closedloop", "roofline")
+    limited = [one.point.labels for one in found.scored if one.is_kv_limited]
     assert [(row["tp"], row["isl"], row["osl"], row["concurrency"]) for row in limited] == [
         (2, 1024, 8192, 64),
         (2, 8192, 1024, 32),
@@ -102,13 +111,13 @@ def test_the_rows_that_memory_limits_are_the_right_ones():
 
 
 def test_a_burst_by_roofline_within_10_percent():
-    found = validate_case(folder("h100-64gb-llama-3.1-8b-burst"), "roofline", [], None)
+    found = validated("h100-64gb-llama-3.1-8b-burst", "roofline")
     assert medians(found)["tpot_mean_s"] < 0.1
 
 
 @pytest.mark.parametrize("name", ["h100-static-batch", "a100-40gb-static-batch"])
 def test_static_batches_by_roofline_within_20_percent(name):
-    assert medians(validate_case(folder(name), "roofline", [], None))["span_s"] < 0.2
+    assert medians(validated(name, "roofline"))["span_s"] < 0.2
 
 
 @pytest.mark.parametrize("run", ["load_low", "mixed_load_steps"])

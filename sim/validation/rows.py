@@ -189,7 +189,7 @@ KINDS = (
         "closed loop",
         ("tp", "isl", "osl", "concurrency", "ttft_ms", "tpot_ms"),
         ("measured", "backend_version"),
-        "client",
+        "client of an asynchronous server",
         _closed_loop,
         (
             "all clients start at once, 10 requests for each; TTFT and TPOT are means",
@@ -207,7 +207,7 @@ KINDS = (
             *(f"{n}_{part}_ms" for n in ("ttft", "tpot", "itl") for part in ("mean", "p50", "p99")),
         ),
         ("num_kv_tokens", "tp"),
-        "client",
+        "client of a synchronous server",
         _burst,
         ("vLLM 0.8.5: 2048 tokens a step, synchronous scheduling, no prefix caching",),
     ),

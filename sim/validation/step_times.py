@@ -47,7 +47,7 @@ def choose(
         if not fit_files:
             raise UserError("--latency fitted: give measured steps with --fit STEPS.csv")
         return StepTimes({"kind": kind, "files": [str(file.absolute()) for file in fit_files]}, "")
-    cost = host_cost or default_host_cost(case.measured_by, kind.removesuffix("-common"))
+    cost = host_cost or default_host_cost(case.measured_by, kind)
     latency = {
         "kind": "roofline" if kind == COMMON else kind,
         "overhead_s": cost.overhead_s,

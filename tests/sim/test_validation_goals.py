@@ -119,9 +119,9 @@ def test_a_burst_by_roofline():
     assert medians(found)["tpot_mean_s"] < 0.15
 
 
-@pytest.mark.parametrize("name", ["h100-static-batch", "a100-40gb-static-batch"])
-def test_static_batches_by_roofline_within_20_percent(name):
-    assert medians(validated(name, "roofline"))["span_s"] < 0.2
+def test_static_batches_by_roofline():
+    """Within 10 %; the host's cost was fitted on the H100's rows."""
+    assert medians(validated("a100-40gb-static-batch", "roofline"))["span_s"] < 0.1
 
 
 @pytest.mark.parametrize("run", ["load_low", "mixed_load_steps"])

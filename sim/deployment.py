@@ -37,7 +37,7 @@ class Deployment:
     quantization: of the layers' weights; `auto`: as published.
     kv_cache_dtype: `auto` is dtype.
 
-    Raises UserError where the GPUs cannot share the attention heads equally.
+    Raises UserError where the GPUs cannot share the heads equally, as vLLM does.
     """
 
     model: Model
@@ -48,10 +48,15 @@ class Deployment:
     kv_cache_dtype: str = "auto"
 
     def __post_init__(self) -> None:
-        if self.model.num_heads % self.tensor_parallel_size:
+        model, num_gpus = self.model, self.tensor_parallel_size
+        got = f"deployment.tensor_parallel_size: got {num_gpus}, expected a"
+        if model.num_heads % num_gpus:
             raise UserError(
-                f"deployment.tensor_parallel_size: got {self.tensor_parallel_size}, expected a "
-                f"divisor of the {self.model.num_heads} attention heads of {self.model.title}"
+                f"{got} divisor of the {model.num_heads} attention heads of {model.title}"
+            )
+        if max(model.num_kv_heads, num_gpus) % min(model.num_kv_heads, num_gpus):
+            raise UserError(
+                f"{got} divisor or a multiple of the {model.num_kv_heads} KV heads of {model.title}"
             )
 
     @property

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -18,7 +19,7 @@ from sim.run_folder import (
     write_run,
 )
 from sim.scenario import ConstantSpec, FittedSpec, LinearSpec, Scenario
-from sim.scenario_file import load_scenario
+from sim.scenario_file import load_scenario, points
 from sim.tables import print_table, summary_tables
 
 _MOST_NOTES = 8  # printed; all of them are in run.json
@@ -46,7 +47,7 @@ def run_scenario(
     _print_summary(read_summary(folder), list(scenario.sweep), output_format)
     if not quiet:
         notes = read_notes(folder)
-        for line in [*_assumptions(scenario), *notes[:_MOST_NOTES]]:
+        for line in [*assumptions(scenario), *notes[:_MOST_NOTES]]:
             print(line, file=sys.stderr)
         if len(notes) > _MOST_NOTES:
             print(f"and {len(notes) - _MOST_NOTES} more notes in run.json", file=sys.stderr)
@@ -71,14 +72,28 @@ def _print_summary(summary: pd.DataFrame, label_keys: list[str], output_format: 
             print_table(table)
 
 
-def _assumptions(scenario: Scenario) -> list[str]:
+def assumptions(scenario: Scenario) -> list[str]:
     """What the numbers rest on, in words."""
     runs = (
         f"mean of {scenario.replications} runs with different seeds; ± is the 95 % interval"
         if scenario.replications > 1
         else "one run a point: its sampling error is not known (see `replications`)"
     )
-    return [runs, f"step times: {describe_latency(scenario)}", *_memory_lines(scenario)]
+    times = _of_points(scenario, lambda point: [f"step times: {describe_latency(point)}"])
+    return [runs, *times, *_of_points(scenario, _memory_lines)]
+
+
+def _of_points(scenario: Scenario, describe: Callable[[Scenario], list[str]]) -> list[str]:
+    """Lines that describe the points of a sweep; once where they are the same of all."""
+    lines: dict[str, list[str]] = {}  # by what is swept but for the workload
+    for labels, point in points(scenario):
+        others = {key: value for key, value in labels.items() if not key.startswith("workload")}
+        at = ", ".join(f"{key}={value}" for key, value in others.items())
+        if at not in lines:
+            lines[at] = describe(point)
+    if all(others == lines[at] for others in lines.values()):
+        return lines[at]
+    return [f"{at}: {line}" for at in lines for line in lines[at]]
 
 
 def _memory_lines(scenario: Scenario) -> list[str]:

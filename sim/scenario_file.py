@@ -207,6 +207,8 @@ def _check_systems(scenario: Scenario, source: str) -> None:
             scenario.engine_config(system)
         except ValidationError as error:
             raise _user_error(error, source, ("systems", system)) from None
+        except UserError as error:  # of a pool that is to fill the memory of the GPUs
+            raise UserError(f"{source}: {error}") from None
 
 
 def _user_error(error: ValidationError, source: str, prefix: tuple[str, ...]) -> UserError:

@@ -42,6 +42,11 @@ def fit_efficiency(hardware: str, folders: list[Path], model: str | None) -> dic
     """
     gpu = catalogue.load_hardware(hardware)
     fits = {f"products, {kind}": fit for kind, fit in _fit_products(gpu, folders, model).items()}
+    if "products, bf16" not in fits:
+        where = " and ".join(map(str, folders))
+        raise UserError(
+            f"{where}: no products in 16 bits of at least {_SMALLEST_WEIGHTS:,} weights"
+        )
     of_layers = [folder for folder in folders if find_table(folder / "tp1_attention.csv")]
     bandwidth = fits["products, bf16"].constants["bandwidth"]
     fits["decodes"] = _fit_decodes(gpu, of_layers or folders, model)
@@ -127,6 +132,8 @@ def _fit(
     """
     from scipy.optimize import least_squares  # slow to import
 
+    if not len(seconds):
+        raise UserError(f"no rows that tell {' and '.join(start)}; see docs/latency.md")
     first = np.array(list(start.values()))
     result = least_squares(
         lambda factors: np.log(predict(first * np.exp(factors)) / seconds),
@@ -147,11 +154,14 @@ def _fit(
 def _products(folder: Path, hardware: Hardware, model: str | None) -> pd.DataFrame:
     """Measured products: m, n, k, arithmetic, seconds."""
     if find_table(folder / "gemm.csv"):
-        table = read_table(folder / "gemm.csv", ("gemm_dtype", "n", "k", "m", "latency_ms"))
+        sizes = ("n", "k", "m", "latency_ms")
+        table = read_table(folder / "gemm.csv", ("gemm_dtype", *sizes), positive=sizes)
         arithmetic = table.gemm_dtype.map({"bfloat16": "bf16", "fp8": "fp8"})
         return table.assign(arithmetic=arithmetic, seconds=table.latency_ms / 1e3)
     deployment = _deployment(folder, hardware, model)
-    dense = read_table(folder / "tp1_dense.csv", ("layer", "tokens", "time_us"))
+    dense = read_table(
+        folder / "tp1_dense.csv", ("layer", "tokens", "time_us"), positive=("time_us",)
+    )
     shapes = {matrix.name: (matrix.n, matrix.k) for matrix in deployment.layer_matrices}
     dense = dense[dense.layer.isin(shapes.keys())]
     n, k = np.array([shapes[layer] for layer in dense.layer]).T
@@ -164,7 +174,7 @@ def _decodes(folder: Path, hardware: Hardware, model: str | None) -> pd.DataFram
     """Measured attention of decodes: kv_bytes, seconds."""
     if find_table(folder / "decode_attention.csv"):
         names = ("num_key_value_heads", "batch_size", "kv_len", "latency_ms")
-        table = read_table(folder / "decode_attention.csv", names)
+        table = read_table(folder / "decode_attention.csv", names, positive=names[-1:])
         numbers = 2 * table.num_key_value_heads * _HEAD_SIZE * table.batch_size * table.kv_len
         return pd.DataFrame({"kv_bytes": numbers * 2, "seconds": table.latency_ms / 1e3})
     table = _attention(folder)
@@ -181,7 +191,7 @@ def _prefills(folder: Path, hardware: Hardware, model: str | None) -> pd.DataFra
     """Measured attention of chunks: tokens, flop, row_bytes, seconds."""
     if find_table(folder / "prefill_attention.csv"):
         names = ("num_heads", "num_key_value_heads", "batch_size", "isl", "latency_ms")
-        table = read_table(folder / "prefill_attention.csv", names)
+        table = read_table(folder / "prefill_attention.csv", names, positive=names[-1:])
         rows = pd.DataFrame({"tokens": table.batch_size * table.isl, "length": table.isl})
         rows["before"], rows["seconds"] = 0, table.latency_ms / 1e3
         rows["width"] = _HEAD_SIZE * table.num_heads
@@ -201,7 +211,7 @@ def _prefills(folder: Path, hardware: Hardware, model: str | None) -> pd.DataFra
 
 def _attention(folder: Path) -> pd.DataFrame:
     names = ("prefill_chunk", "kv_prefill", "n_decode", "kv_decode", "time_us")
-    return read_table(folder / "tp1_attention.csv", names)
+    return read_table(folder / "tp1_attention.csv", names, positive=names[-1:])
 
 
 def _deployment(folder: Path, hardware: Hardware, model: str | None) -> Deployment:

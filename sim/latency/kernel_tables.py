@@ -12,7 +12,7 @@ from sim.catalogue.efficiency import Efficiency
 from sim.deployment import Deployment, Matrix
 from sim.errors import UserError
 from sim.latency.grid import Grid, Line
-from sim.latency.measurements import read_table
+from sim.latency.measurements import check_axes, read_table
 from sim.latency.model import Curve, Prefills
 from sim.latency.roofline import RooflineProducts
 
@@ -25,20 +25,21 @@ class KernelProducts(RooflineProducts):
 
     def __init__(self, folder: Path, deployment: Deployment, efficiency: Efficiency) -> None:
         super().__init__(deployment, efficiency)
-        table = read_table(folder / "gemm.csv", ("gemm_dtype", "n", "k", "m", "latency_ms"))
+        sizes = ("n", "k", "m", "latency_ms")
+        table = read_table(folder / "gemm.csv", ("gemm_dtype", *sizes), positive=sizes)
         self._lines: dict[Matrix, Line] = {}  # seconds by tokens
         for matrix in [*deployment.layer_matrices, deployment.output_matrix]:
             rows = table[table.gemm_dtype == _DTYPES.get(matrix.arithmetic)]
             if rows.empty:
                 raise UserError(f"{folder / 'gemm.csv'}: no rows of type {matrix.arithmetic}")
-            self._lines[matrix] = _line_of(matrix, rows)
+            self._lines[matrix] = _line_of(matrix, rows, folder / "gemm.csv")
 
     def product_s(self, matrix: Matrix, num_tokens: int) -> float:
         """See RooflineProducts."""
         return self._lines[matrix].at(num_tokens)
 
 
-def _line_of(matrix: Matrix, rows: pd.DataFrame) -> Line:
+def _line_of(matrix: Matrix, rows: pd.DataFrame, path: Path) -> Line:
     """Seconds of a product by its tokens.
 
     Times of two sizes differ by a power of their ratio: logarithms are interpolated, over n, k and
@@ -46,6 +47,7 @@ def _line_of(matrix: Matrix, rows: pd.DataFrame) -> Line:
     """
     logs = [np.log2(rows[name].to_numpy(float)) for name in ("n", "k", "m")]
     grid = Grid.from_rows(logs, np.log2(rows["latency_ms"].to_numpy(float) / 1e3))
+    check_axes(grid, path, ("n", "k", "m"))
     tokens = 2 ** grid.axes[2]
     n, k = np.log2(matrix.n), np.log2(matrix.k)
     return Line(tokens, np.array([2 ** grid.at(n, k, m) for m in grid.axes[2]]))
@@ -101,4 +103,6 @@ def _grid(path: Path, heads: int, kv_heads: int, length: str) -> Grid:
     if rows.empty:
         raise UserError(f"{path}: no rows of {heads} heads over {kv_heads} KV heads")
     columns = [rows[name].to_numpy(float) for name in ("batch_size", length)]
-    return Grid.from_rows(columns, rows["latency_ms"].to_numpy(float) / 1e3)
+    grid = Grid.from_rows(columns, rows["latency_ms"].to_numpy(float) / 1e3)
+    check_axes(grid, path, ("batch_size", length))
+    return grid

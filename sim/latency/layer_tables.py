@@ -3,6 +3,7 @@
 docs/profiles.md has the columns; LLMServingSim's profiles have the same, after a renaming.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from sim.catalogue.efficiency import Efficiency
 from sim.deployment import Deployment
 from sim.errors import UserError
 from sim.latency.grid import Float64Array, Grid, Line
-from sim.latency.measurements import read_table
+from sim.latency.measurements import check_axes, read_table
 from sim.latency.model import Curve, Prefills, num_pairs
 from sim.latency.roofline import RooflineProducts, num_experts_touched
 
@@ -26,25 +27,22 @@ class LayerProducts:
     def __init__(self, folder: Path, deployment: Deployment) -> None:
         num_gpus, model = deployment.tensor_parallel_size, deployment.model
         dense = read_table(folder / f"tp{num_gpus}_dense.csv", ("layer", "tokens", "time_us"))
-        times = {
-            layer: rows["time_us"] * _uses(str(layer), model.num_layers)
-            for layer, rows in dense.set_index("tokens").groupby("layer")
-        }
-        layers = pd.DataFrame(times).sort_index().interpolate("index")
-        self._layers = Line(layers.index.to_numpy(float), layers.sum(axis=1).to_numpy() / 1e6)
+        self._layers = _sum_of_operators(
+            dense, "tokens", lambda name: _uses(name, model.num_layers)
+        )
         per_row = read_table(
             folder / f"tp{num_gpus}_per_sequence.csv", ("layer", "sequences", "time_us")
         )
-        rows = per_row.pivot_table(index="sequences", columns="layer", values="time_us")
-        rows = rows.interpolate("index")
-        self._rows = Line(rows.index.to_numpy(float), rows.sum(axis=1).to_numpy() / 1e6)
+        self._rows = _sum_of_operators(per_row, "sequences", lambda _: 1)
         self._model = model
         self._experts: Grid | None = None
         if model.num_experts:
             names = ("tokens", "activated_experts", "time_us")
-            table = read_table(folder / f"tp{num_gpus}_moe.csv", names)
+            path = folder / f"tp{num_gpus}_moe.csv"
+            table = read_table(path, names)
             tokens, experts, time_us = (table[name].to_numpy(float) for name in names)
             self._experts = Grid.from_rows((tokens, experts), time_us / 1e6 * model.num_layers)
+            check_axes(self._experts, path, names[:2])
 
     def seconds(self, num_tokens: int, num_rows: int) -> float:
         """See Products."""
@@ -56,6 +54,14 @@ class LayerProducts:
             )
             seconds += self._experts.at(num_tokens, num_touched)
         return seconds
+
+
+def _sum_of_operators(table: pd.DataFrame, over: str, num_uses: Callable[[str], int]) -> Line:
+    """Seconds that all operators take in a step, each interpolated between its own points."""
+    times = table.pivot_table(index=over, columns="layer", values="time_us")  # means of repeats
+    times = times.interpolate("index").bfill()
+    uses = np.array([num_uses(str(name)) for name in times.columns])
+    return Line(times.index.to_numpy(float), times.to_numpy(float) @ uses / 1e6)
 
 
 def _uses(layer: str, num_layers: int) -> int:
@@ -74,10 +80,12 @@ class LayerAttention:
 
     def __init__(self, folder: Path, deployment: Deployment) -> None:
         names = ("prefill_chunk", "kv_prefill", "n_decode", "kv_decode", "time_us")
-        table = read_table(folder / f"tp{deployment.tensor_parallel_size}_attention.csv", names)
+        path = folder / f"tp{deployment.tensor_parallel_size}_attention.csv"
+        table = read_table(path, names)
         columns = [table[name].to_numpy(float) for name in names]
         self._num_layers = deployment.model.num_layers
         self._grid = attention_grid(*columns)
+        check_axes(self._grid, path, names[:4])
         self._longest_chunk = int(columns[0].max())
 
     def decode_curve(self, num_decodes: int) -> Curve:

@@ -1,11 +1,15 @@
 """Tables of measured times, read and checked."""
 
+import zlib
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from sim.errors import UserError
+from sim.latency.grid import Grid
 
 _TEXT = ("layer", "gemm_dtype", "model", "measured", "backend_version")
 
@@ -19,12 +23,15 @@ def find_table(path: Path) -> Path | None:
 
 
 def read_table(
-    path: Path, columns: tuple[str, ...], optional: tuple[str, ...] = ()
+    path: Path,
+    columns: tuple[str, ...],
+    optional: tuple[str, ...] = (),
+    positive: tuple[str, ...] = (),
 ) -> pd.DataFrame:
     """The named columns of a CSV, plain or with .gz at the end of its name.
 
-    optional: columns that may be missing. All but those of `_TEXT` hold numbers, from 0; a cell of
-    an optional one may be empty.
+    optional: columns that may be missing. All but those of `_TEXT` hold numbers, from 0, those of
+    `positive` above it; a cell of an optional one may be empty.
 
     Raises UserError for a file that is missing, or has other columns or values.
     """
@@ -33,28 +40,51 @@ def read_table(
         raise UserError(f"{path}: no such file, nor one with .gz")
     try:
         table = pd.read_csv(found, skipinitialspace=True)
-    except (OSError, ValueError) as error:  # pandas' own errors are ValueErrors
+    except (OSError, ValueError, EOFError, zlib.error) as error:  # pandas' own are ValueErrors
         raise UserError(f"{found}: {' '.join(str(error).split())}") from None
+    if not isinstance(table.index, pd.RangeIndex):  # pandas took the first column for names of rows
+        raise UserError(f"{found}, line 2: more cells than the header has")
     missing = [name for name in columns if name not in table.columns]
     if missing or table.empty:
         what = f"no column {missing[0]!r}" if missing else "no rows"
         raise UserError(f"{found}: {what}, expected columns {', '.join(columns)}")
     present = [*columns, *(name for name in optional if name in table.columns)]
     for name in present:
-        if name not in _TEXT:
-            where = f"{found}, column {name!r}"
-            table[name] = _numbers(table[name], where, may_be_empty=name in optional)
+        where = f"{found}, column {name!r}"
+        if name in _TEXT:
+            _refuse(table[name], table[name].isna(), where, "text")
+        else:
+            table[name] = _numbers(
+                table[name], where, may_be_empty=name in optional, is_positive=name in positive
+            )
     return table[present]
 
 
-def _numbers(column: "pd.Series[float]", where: str, *, may_be_empty: bool) -> "pd.Series[float]":
+def _numbers(
+    column: "pd.Series[float]", where: str, *, may_be_empty: bool, is_positive: bool
+) -> "pd.Series[float]":
     numbers = pd.to_numeric(column, errors="coerce").astype(float)
-    is_bad = ~(np.isfinite(numbers) & (numbers >= 0))
+    is_good = np.isfinite(numbers) & ((numbers > 0) if is_positive else (numbers >= 0))
     if may_be_empty:
-        is_bad &= column.notna()
+        is_good |= column.isna()
+    _refuse(column, ~is_good, where, f"a number {'>' if is_positive else '>='} 0")
+    return numbers
+
+
+def _refuse(column: "pd.Series[Any]", is_bad: Any, where: str, expected: str) -> None:
+    """Raise UserError for the first bad cell of a column, if there is one."""
     if is_bad.any():
         row = int(np.flatnonzero(is_bad)[0])
-        raise UserError(
-            f"{where}, line {row + 2}: got {column.iloc[row]!r}, expected a number >= 0"
-        )
-    return numbers
+        value = column.iloc[row]
+        got = repr(value) if isinstance(value, str) else f"{value:g}"
+        got = "nothing" if pd.isna(value) else got
+        raise UserError(f"{where}, line {row + 2}: got {got}, expected {expected}")
+
+
+def check_axes(grid: Grid, path: Path, columns: Sequence[str]) -> None:
+    """Raise UserError where a table says nothing of how times change along one of its axes."""
+    for axis, column in zip(grid.axes, columns, strict=True):
+        if len(axis) == 1:
+            raise UserError(
+                f"{path}, column {column!r}: {axis[0]:g} in all rows, expected several values"
+            )

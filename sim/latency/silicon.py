@@ -22,7 +22,7 @@ SYSTEMS = {
     "rtx-pro-6000": "rtx_pro_6000_server",
 }
 # vLLM's fp8 checkpoints with static scales do not scale activations in a kernel of its own.
-_PRODUCTS = {"none": "bfloat16", "fp8": "fp8_static", "int4": "int4_wo"}
+_PRODUCTS = {"none": "bfloat16", "fp8": "fp8_static"}
 _KV = {"float16": "bfloat16", "bfloat16": "bfloat16", "fp8": "fp8"}
 _CONTEXTS = (1, *(16 * 2**i for i in range(14)))  # knots of a decode's context, in tokens
 _CACHED_SHAPES = 1 << 16
@@ -35,47 +35,55 @@ class SiliconKernels:
     """
 
     def __init__(self, deployment: Deployment, system: str) -> None:
-        self._engine = _compile(deployment, system)
-        names = [_operators(self._engine.evaluate_generation_ops), _operators(self._context_ops)]
-        self._generation, self._context = (_by_kind(found) for found in names)
+        self._deployment = deployment
+        engine = _compile(deployment, system)
+        self._evaluate = {
+            "generation": engine.evaluate_generation_ops,
+            "context": engine.evaluate_context_ops,
+        }
+        self._places = {phase: _by_kind(self._names(phase)) for phase in self._evaluate}
 
-    def _context_ops(self, indices: list[int], batch_size: int, s: int, **more: int) -> Any:
-        return self._engine.evaluate_context_ops(indices, batch_size=batch_size, s=s, **more)
+    def _seconds(self, phase: str, kind: str, **shape: int) -> float:
+        """Sum over the operators of a kind, in the phase `generation` or `context`."""
+        try:
+            found = self._evaluate[phase](self._places[phase][kind], **shape)
+        except Exception as error:  # whatever its tables lack
+            raise _not_covered(self._deployment, error) from None
+        return float(sum(milliseconds for _, milliseconds, *_ in found)) / 1e3
+
+    def _names(self, phase: str) -> list[str]:
+        """Names of the operators of a phase, found by asking for one after the other."""
+        names: list[str] = []
+        while True:
+            try:
+                names += [
+                    found[0] for found in self._evaluate[phase]([len(names)], batch_size=1, s=16)
+                ]
+            except Exception as error:
+                if "out of range" in str(error):
+                    return names
+                raise _not_covered(self._deployment, error) from None
 
     @lru_cache(_CACHED_SHAPES)  # noqa: B019 - an instance lives as long as its run
     def products_s(self, num_tokens: int, is_decode: bool) -> float:
         """All of the layers but attention, all-reduces included."""
         if is_decode:
-            found = self._engine.evaluate_generation_ops(
-                self._generation["other"], batch_size=num_tokens, s=1
-            )
-        else:
-            found = self._context_ops(self._context["other"], 1, num_tokens, x=num_tokens)
-        return _seconds(found)
+            return self._seconds("generation", "other", batch_size=num_tokens, s=1)
+        return self._seconds("context", "other", batch_size=1, s=num_tokens, x=num_tokens)
 
     @lru_cache(_CACHED_SHAPES)  # noqa: B019
     def output_s(self, num_rows: int) -> float:
         """The output projection."""
-        return _seconds(
-            self._engine.evaluate_generation_ops(
-                self._generation["logits"], batch_size=num_rows, s=1
-            )
-        )
+        return self._seconds("generation", "logits", batch_size=num_rows, s=1)
 
     def decode_attention_s(self, num_decodes: int, context: int) -> float:
         """Attention of decodes with so much context each."""
-        return _seconds(
-            self._engine.evaluate_generation_ops(
-                self._generation["attention"], batch_size=num_decodes, s=context
-            )
-        )
+        return self._seconds("generation", "attention", batch_size=num_decodes, s=context)
 
     @lru_cache(_CACHED_SHAPES)  # noqa: B019
     def chunk_attention_s(self, num_tokens: int, context: int) -> float:
         """Attention of a prefill chunk after so much context."""
-        return _seconds(
-            self._context_ops(self._context["attention"], 1, num_tokens, prefix=context)
-        )
+        return self._seconds("context", "attention", batch_size=1, s=num_tokens, prefix=context)
 
 
 class SiliconProducts:
@@ -141,11 +149,15 @@ def _compile(deployment: Deployment, system: str) -> Any:
                 kvcache_quant_mode=_KV[deployment.kv_dtype],
             )
     except Exception as error:  # the library raises whatever its tables lack
-        reason = " ".join(str(error).split())[:200]
-        raise UserError(
-            f"latency.kind: silicon does not cover {deployment.model.title} on "
-            f"{deployment.tensor_parallel_size} x {deployment.hardware.title}: {reason}"
-        ) from None
+        raise _not_covered(deployment, error) from None
+
+
+def _not_covered(deployment: Deployment, error: Exception) -> UserError:
+    reason = " ".join(str(error).split())[:200]
+    return UserError(
+        f"latency.kind: silicon does not cover {deployment.model.title} on "
+        f"{deployment.tensor_parallel_size} x {deployment.hardware.title}: {reason}"
+    )
 
 
 def _config(model: Model) -> dict[str, Any]:
@@ -172,16 +184,6 @@ def _config(model: Model) -> dict[str, Any]:
     return config
 
 
-def _operators(evaluate: Any) -> list[str]:
-    """Names of a list of operators, found by asking for one after the other."""
-    names: list[str] = []
-    while True:
-        try:
-            names += [found[0] for found in evaluate([len(names)], batch_size=1, s=16)]
-        except (IndexError, ValueError):
-            return names
-
-
 def _by_kind(names: list[str]) -> dict[str, list[int]]:
     """Places of the operators by what they are."""
     kinds: dict[str, list[int]] = {"attention": [], "logits": [], "other": []}
@@ -189,8 +191,3 @@ def _by_kind(names: list[str]) -> dict[str, list[int]]:
         kind = next((kind for kind in ("attention", "logits") if kind in name), "other")
         kinds[kind].append(place)
     return kinds
-
-
-def _seconds(found: Any) -> float:
-    """Sum over operators, of which the library says (name, milliseconds, energy, source)."""
-    return float(sum(milliseconds for _, milliseconds, *_ in found)) / 1e3

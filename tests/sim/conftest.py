@@ -21,6 +21,9 @@ from engine import (
     Runner,
     SamplingParams,
 )
+from engine.scheduler import Step
+from sim.catalogue.hardware import Hardware
+from sim.catalogue.model import Model
 from sim.clients import closed_loop_user, open_loop
 from sim.latency.linear import LinearLatency
 from sim.latency.model import LatencyModel
@@ -150,6 +153,47 @@ def assert_equal(records: Records, others: Records) -> None:
         assert getattr(records, name) == getattr(others, name)
 
 
+# A model and a GPU to work sums out by hand with. Of a layer: qkv 8 x 16, o 8 x 8, gate_up 8 x 32,
+# down 16 x 8; output 8 x 100. A token's KV takes 2 layers x 2 (K, V) x 2 heads x 2 numbers
+# x 2 bytes = 32 bytes, a pair of query and token 2 layers x 4 heads x 2 numbers x 4 = 64 FLOP.
+TINY_MODEL: dict[str, Any] = {
+    "title": "tiny",
+    "source": "made up",
+    "num_layers": 2,
+    "d_model": 8,
+    "num_heads": 4,
+    "num_kv_heads": 2,
+    "head_size": 2,
+    "d_ff": 16,
+    "vocab_size": 100,
+}
+TINY_GPU: dict[str, Any] = {
+    "title": "a tiny GPU",
+    "source": "made up",
+    "peak_flop_per_s": {"bf16": 2e9, "fp8": 4e9, "fp32": 1e9},
+    "memory_bytes": 1e9,
+    "bandwidth_bytes_per_s": 2e9,
+    "interconnect": "link",
+    "interconnect_bytes_per_s": 2e9,
+}
+
+
+def tiny_model(**changed: Any) -> Model:
+    return Model(**TINY_MODEL | changed)
+
+
+def tiny_gpu(**changed: Any) -> Hardware:
+    return Hardware(**TINY_GPU | changed)
+
+
+def step_of(num_decodes: int = 0, context: int = 0, prefills: list | None = None) -> Step:
+    """A step of decodes with so much context together, and chunks of (tokens, before them)."""
+    step = Step(0)
+    step.add_decodes(num_decodes, context)
+    step.prefills += prefills or []
+    return step
+
+
 class Command:
     """`kvsim` as a process in a folder of its own, which holds small.yaml."""
 
@@ -199,6 +243,24 @@ def serve() -> Callable[..., Records]:
 def assert_equal_records() -> Callable[[Records, Records], None]:
     """Compares two Records fact by fact."""
     return assert_equal
+
+
+@pytest.fixture(scope="session")
+def new_step() -> Callable[..., Step]:
+    """Makes a Step: `new_step(3, 5000, [(100, 0)])`."""
+    return step_of
+
+
+@pytest.fixture(scope="session")
+def new_model() -> Callable[..., Model]:
+    """Makes a tiny Model: `new_model(num_experts=4)`."""
+    return tiny_model
+
+
+@pytest.fixture(scope="session")
+def new_gpu() -> Callable[..., Hardware]:
+    """Makes a tiny GPU: `new_gpu(memory_bytes=2e9)`."""
+    return tiny_gpu
 
 
 @pytest.fixture

@@ -38,9 +38,11 @@ def test_what_is_left_out_has_the_documented_default():
     assert (plain.model, plain.hardware) == ("llama-3.1-8b", "a100-80gb")
     assert plain.latency.model_dump() == {
         "kind": "roofline",
-        "flop_efficiency": 0.7,
-        "bandwidth_efficiency": 0.85,
+        "constants": "gpu",
+        "flop_efficiency": None,
+        "bandwidth_efficiency": None,
         "overhead_s": 0.001,
+        "per_sequence_s": 0,
     }
     assert plain.systems == {"default": {}}
     assert plain.sweep == {}
@@ -154,6 +156,12 @@ def test_value_out_of_range(key, value):
         ({"kind": "roofline", "overhead_s": -0.1}, "overhead_s"),
         ({"kind": "roofline", "overhead_s": 1e300}, "overhead_s"),
         ({"kind": "roofline", "model": "opt-13b"}, "model"),
+        ({"kind": "roofline", "constants": "mine"}, "constants"),
+        ({"kind": "roofline", "per_sequence_s": -0.1}, "per_sequence_s"),
+        ({"kind": "profile"}, "folder"),
+        ({"kind": "profile", "folder": "f", "per_sequence_s": 2}, "per_sequence_s"),
+        ({"kind": "silicon", "overhead_s": -0.1}, "overhead_s"),
+        ({"kind": "silicon", "flop_efficiency": 0.5}, "flop_efficiency"),
     ],
 )
 def test_latency_out_of_range(spec, where):

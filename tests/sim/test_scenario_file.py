@@ -529,7 +529,7 @@ def test_resolved_scenario_writes_out_defaults():
     """So that a later default does not change an old run."""
     text = dump_scenario(Scenario.parse({"name": "t", "workload": {"trace": "/x.csv"}}))
     assert "num_blocks: 512" in text
-    assert "flop_efficiency: 0.7" in text
+    assert "overhead_s: 0.001" in text
 
 
 def test_byte_order_mark_and_windows_line_ends_do_not_matter(write, tmp_path):

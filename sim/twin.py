@@ -1,5 +1,6 @@
 """Serves a scenario twice, in real time and in simulated time, and sets the two side by side."""
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 from threadpoolctl import threadpool_limits
@@ -64,8 +65,8 @@ def run_twin(scenario: Scenario, system: str, *, in_cpu_time: bool = False) -> T
     Raises UserError when none of the requests is served, WorkloadError for a bad file.
     """
     before = time_steps(scenario, system)
-    clock = CpuClock() if in_cpu_time else WallClock()
-    records, timed, cpu_s = serve_live(scenario, system, clock)
+    new_clock = CpuClock if in_cpu_time else WallClock
+    records, timed, cpu_s = serve_live(scenario, system, new_clock)
     after = time_steps(scenario, system)
     fitted, steps = fit(measured_steps([*before, *after])), measured_steps(timed)
     first_s, last_s = (
@@ -93,9 +94,9 @@ def _simulated(scenario: Scenario, system: str, latency: LinearLatency) -> Row:
 
 
 def serve_live(
-    scenario: Scenario, system: str, clock: Clock
+    scenario: Scenario, system: str, new_clock: Callable[[], Clock]
 ) -> tuple[Records, list[TimedStep], float]:
-    """Serve the scenario's workload in the time of a clock, which starts now.
+    """Serve the scenario's workload in the time of a clock, which starts with it.
 
     Returns the records, the steps as they were timed, and the seconds of CPU that they had.
     Raises UserError when none of the requests is served.
@@ -111,7 +112,7 @@ def serve_live(
         dates_evictions=config.enable_prefix_caching,
     )
     with threadpool_limits(1), rare_garbage_collection():
-        replica = LiveReplica(engine, recorder, clock)
+        replica = LiveReplica(engine, recorder, new_clock())
         replica.serve(senders_of(workload), request_maker(workload))
     if not replica.timed_steps:
         raise UserError("none of the requests is served")

@@ -44,6 +44,9 @@ def weak_gpu() -> RooflineLatency:
 MODELS = {
     "constant": lambda: LinearLatency(step_s=0.0123456789),
     "linear": lambda: LINEAR,
+    "linear with early decodes": lambda: LinearLatency(
+        step_s=1e-3, per_decode_s=1e-5, per_early_decode_s=3e-5, per_context_token_s=1e-8
+    ),
     "roofline of llama": partial(roofline, "llama-3.1-8b"),
     "roofline of opt": partial(roofline, "opt-13b", "h100-80gb"),
     "roofline of toy": partial(roofline, "toy", overhead_s=0.0),
@@ -67,6 +70,20 @@ def test_linear_by_hand():
     """1 ms + 3 decodes x 10 us + 5,000 of context x 10 ns + 150 of prefill x 1 us = 1.23 ms."""
     step = step_of(3, 5_000, [(100, 0), (50, 200)])
     assert LINEAR.step_time_ns(step) == 1_000_000 + 30_000 + 50_000 + 150_000
+
+
+def test_linear_costs_of_chunks_and_early_decodes_by_hand():
+    """1 ms + 10 decodes x 10 us + the first 8 x 20 us + 2 chunks x 50 us + 36 and 3 pairs x 1 us."""
+    latency = LinearLatency(
+        step_s=1e-3,
+        per_decode_s=1e-5,
+        per_early_decode_s=2e-5,
+        per_prefill_s=5e-5,
+        per_prefill_pair_s=1e-6,
+    )
+    step = step_of(10, 5_000, [(3, 10), (2, 0)])
+    assert latency.step_time_ns(step) == 1_000_000 + 100_000 + 160_000 + 100_000 + 39_000
+    assert latency.decode_times_ns(3, 5_000, 2) == [1_000_000 + 30_000 + 60_000] * 2
 
 
 def test_linear_counts_what_is_left_out_as_nothing(new_scenario):

@@ -18,8 +18,8 @@ from sim.simulate import rare_garbage_collection, request_maker
 from workloads import Workload
 
 BUDGET_S = 10.0  # no round begins later
-_FEWEST_ROUNDS = 2
-_TOKENS_PER_USER = 150  # of output in an episode, and so about as many steps
+FEWEST_ROUNDS = 2
+TOKENS_PER_USER = 150  # of output in an episode, and so about as many steps
 _NUM_WAKES = 12  # requests that come to an idle engine, a round
 _LONGEST_GAP_S = 0.1  # by then caches are as cold as they get
 _FEWEST_REQUESTS = 2000  # to draw from
@@ -63,7 +63,7 @@ class _Calibration:
     def run(self) -> list[TimedStep]:
         """See `time_steps`."""
         num_rounds = 0
-        while num_rounds < _FEWEST_ROUNDS or self._clock.now_ns() < BUDGET_S * 1e9:
+        while num_rounds < FEWEST_ROUNDS or self._clock.now_ns() < BUDGET_S * 1e9:
             for num_users in self._rng.sample(self._levels, len(self._levels)):
                 num_requests = _num_requests(num_users, self._workload)
                 self._serve(Senders(num_requests, [0] * num_users, 0))
@@ -119,6 +119,6 @@ def _levels(most: int) -> Iterator[int]:
 
 
 def _num_requests(num_users: int, workload: Workload) -> int:
-    """So many that each user gets about _TOKENS_PER_USER tokens."""
-    per_user = max(round(_TOKENS_PER_USER / float(workload.output_tokens.mean())), 1)
+    """So many that each user gets about TOKENS_PER_USER tokens."""
+    per_user = max(round(TOKENS_PER_USER / float(workload.output_tokens.mean())), 1)
     return min(num_users * per_user, len(workload))

@@ -73,7 +73,7 @@ def test_linear_by_hand():
 
 
 def test_linear_costs_of_chunks_and_early_decodes_by_hand():
-    """1 ms + 10 decodes x 10 us + the first 8 x 20 us + 2 chunks x 50 us + 36 and 3 pairs x 1 us."""
+    """1 ms + 10 decodes x 10 us + 8 early x 20 us + 2 chunks x 50 us + 36 + 3 pairs x 1 us."""
     latency = LinearLatency(
         step_s=1e-3,
         per_decode_s=1e-5,

@@ -30,6 +30,8 @@ workload:
 def write(tmp_path, monkeypatch):
     """Writes s.yaml; calibrations are as short as they can be."""
     monkeypatch.setattr(calibrate, "BUDGET_S", 0.0)
+    monkeypatch.setattr(calibrate, "FEWEST_ROUNDS", 1)
+    monkeypatch.setattr(calibrate, "TOKENS_PER_USER", 20)
     path = tmp_path / "s.yaml"
 
     def write(text=TINY):

@@ -44,8 +44,8 @@ def weak_gpu() -> RooflineLatency:
 MODELS = {
     "constant": lambda: LinearLatency(step_s=0.0123456789),
     "linear": lambda: LINEAR,
-    "linear with early decodes": lambda: LinearLatency(
-        step_s=1e-3, per_decode_s=1e-5, per_early_decode_s=3e-5, per_context_token_s=1e-8
+    "linear with doublings": lambda: LinearLatency(
+        step_s=1e-3, per_decode_s=1e-5, per_decode_doubling_s=3e-5, per_context_token_s=1e-8
     ),
     "roofline of llama": partial(roofline, "llama-3.1-8b"),
     "roofline of opt": partial(roofline, "opt-13b", "h100-80gb"),
@@ -72,18 +72,18 @@ def test_linear_by_hand():
     assert LINEAR.step_time_ns(step) == 1_000_000 + 30_000 + 50_000 + 150_000
 
 
-def test_linear_costs_of_chunks_and_early_decodes_by_hand():
-    """1 ms + 10 decodes x 10 us + 8 early x 20 us + 2 chunks x 50 us + 36 + 3 pairs x 1 us."""
+def test_linear_costs_of_chunks_and_doublings_by_hand():
+    """1 ms + 7 decodes x 10 us + 3 doublings x 20 us + 2 chunks x 50 us + 36 + 3 pairs x 1 us."""
     latency = LinearLatency(
         step_s=1e-3,
         per_decode_s=1e-5,
-        per_early_decode_s=2e-5,
+        per_decode_doubling_s=2e-5,
         per_prefill_s=5e-5,
         per_prefill_pair_s=1e-6,
     )
-    step = step_of(10, 5_000, [(3, 10), (2, 0)])
-    assert latency.step_time_ns(step) == 1_000_000 + 100_000 + 160_000 + 100_000 + 39_000
-    assert latency.decode_times_ns(3, 5_000, 2) == [1_000_000 + 30_000 + 60_000] * 2
+    step = step_of(7, 5_000, [(3, 10), (2, 0)])
+    assert latency.step_time_ns(step) == 1_000_000 + 70_000 + 60_000 + 100_000 + 39_000
+    assert latency.decode_times_ns(3, 5_000, 2) == [1_000_000 + 30_000 + 40_000] * 2
 
 
 def test_linear_counts_what_is_left_out_as_nothing(new_scenario):

@@ -10,7 +10,7 @@ results, and why some are outside. Takes minutes.
 import math
 import tomllib
 from collections import defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,7 +27,7 @@ from sim.simulate import simulate
 from sim.tables import print_table
 
 _FOLDER = Path(__file__).parent
-_SCENARIOS = _FOLDER.parent / "scenarios" / "published"
+SCENARIOS = _FOLDER.parent / "scenarios" / "published"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +64,7 @@ class Result:
     metric: str
     published: float
     ours: float
-    tolerance: float = field(default=math.nan)
+    tolerance: float
 
     @property
     def error(self) -> float:
@@ -88,15 +88,18 @@ def main(
     ] = None,
 ) -> None:
     """Simulate the published points and print both results, and what follows from them."""
-    chosen = [one for one in load_series() if not entries or one.entry in entries]
+    series = load_series()
+    known = sorted({one.entry for one in series})
+    if unknown := [entry for entry in entries or [] if entry not in known]:
+        raise typer.BadParameter(f"got {unknown[0]}, expected one of {', '.join(known)}")
+    chosen = [one for one in series if not entries or one.entry in entries]
     by_entry: dict[str, list[Result]] = defaultdict(list)
     for result in run(chosen, settings or []):
         by_entry[result.series.entry].append(result)
     for entry, results in by_entry.items():
         print_table(results_table(entry, results))
-        checks = CHECKS.get(entry, lambda _: [])(_frame(results))
-        if checks:
-            print_table(checks_table(checks))
+        if entry in CHECKS:
+            print_table(checks_table(CHECKS[entry](_frame(results))))
 
 
 def load_series() -> list[Series]:
@@ -106,7 +109,7 @@ def load_series() -> list[Series]:
 
 
 def run(chosen: list[Series], settings: list[str]) -> list[Result]:
-    """Simulate every point of some series, two at a time."""
+    """Simulate every point of some series, two at a time, with further settings."""
     points = [(series, place) for series in chosen for place in range(len(series.at))]
     summaries = joblib.Parallel(n_jobs=2)(
         joblib.delayed(_summary)(series, place, settings) for series, place in points
@@ -120,7 +123,7 @@ def run(chosen: list[Series], settings: list[str]) -> list[Result]:
 
 def _summary(series: Series, place: int, settings: list[str]) -> dict[str, float]:
     overrides = [*series.overrides(place), *settings]
-    scenario = load_scenario(_SCENARIOS / f"{series.scenario}.yaml", overrides)
+    scenario = load_scenario(SCENARIOS / f"{series.scenario}.yaml", overrides)
     records = simulate(scenario, "default")
     num_requests = len(records.requests)
     first = math.floor(series.warm_up * num_requests)
@@ -133,12 +136,14 @@ def steady(records: Records, first: int, last: int) -> dict[str, float]:
     Rates are those at which requests ended in the meantime: between the ends that are number
     `first` and number `last` in time.
     """
-    ended = records.requests.sort_values("finished_ns")
-    span_s = (ended["finished_ns"].iloc[last - 1] - (ended["finished_ns"].iloc[first - 1] if first else 0)) / 1e9
     summary = summarise(replace(records, requests=records.requests.iloc[first:last]))
     metrics = {name: float(value) for name, value in summary.items() if value is not None}
+    ended = records.requests.sort_values("finished_ns").iloc[max(first - 1, 0) : last]
+    start_ns = int(ended["finished_ns"].iloc[0]) if first else 0
+    span_s = (int(ended["finished_ns"].iloc[-1]) - start_ns) / 1e9
+    num_tokens = int(ended["output_tokens"].iloc[1 if first else 0 :].sum())
     metrics["requests_per_s"] = (last - first) / span_s
-    metrics["output_tokens_per_s"] = float(ended["output_tokens"].iloc[first:last].sum()) / span_s
+    metrics["output_tokens_per_s"] = num_tokens / span_s
     metrics["in_flight"] = metrics["requests_per_s"] * metrics["e2e_mean_s"]
     return metrics
 
@@ -174,7 +179,7 @@ def results_table(entry: str, results: list[Result]) -> Table:
         table.add_row(
             r.series.title,
             str(r.at),
-            r.metric.removesuffix("_s") if r.metric.endswith("_per_s") is False else r.metric,
+            r.metric if r.metric.endswith("_per_s") else r.metric.removesuffix("_s"),
             _value(r.metric, r.published),
             _value(r.metric, r.ours),
             f"{r.error:+.1%}",

@@ -11,15 +11,15 @@ from engine.engine import Engine
 from sim.build import build_engine, build_workload
 from sim.errors import UserError
 from sim.latency.measured import TimedStep
-from sim.live import LiveReplica, Senders, WallClock
+from sim.live import CpuClock, LiveReplica, Senders
 from sim.recorder import Recorder
 from sim.scenario import Scenario
 from sim.simulate import rare_garbage_collection, request_maker
 from workloads import Workload
 
 BUDGET_S = 10.0  # no round begins later
-_FEWEST_ROUNDS = 2
-_TOKENS_PER_USER = 150  # of output in an episode, and so about as many steps
+FEWEST_ROUNDS = 2
+TOKENS_PER_USER = 150  # of output in an episode, and so about as many steps
 _NUM_WAKES = 12  # requests that come to an idle engine, a round
 _LONGEST_GAP_S = 0.1  # by then caches are as cold as they get
 _FEWEST_REQUESTS = 2000  # to draw from
@@ -33,7 +33,8 @@ def time_steps(scenario: Scenario, system: str) -> list[TimedStep]:
     again and again until BUDGET_S is over. The requests have the lengths of the scenario's, but
     are not the same. So the shapes are those that the scheduler makes: decodes with contexts of
     all lengths, prompts alone, several at once, in chunks and beside decodes. Where the engine can
-    idle, requests come to an idle one too: after a pause the caches are cold.
+    idle, requests come to an idle one too: after a pause the caches are cold. The time is that of
+    the CPU, so that other processes at work meanwhile are not taken for costs of the engine.
 
     Raises UserError when none of the requests can be served, WorkloadError for a bad file.
     """
@@ -50,7 +51,7 @@ class _Calibration:
         config = scenario.engine_config(system)
         engine = build_engine(scenario, config, workload)
         assert isinstance(engine, Engine)
-        self._clock = WallClock()
+        self._clock = CpuClock()
         recorder = Recorder(len(workload), config.block_size, lambda _: None)
         self._replica = LiveReplica(engine, recorder, self._clock)
         self._rng = random.Random(_SEED)
@@ -62,10 +63,10 @@ class _Calibration:
     def run(self) -> list[TimedStep]:
         """See `time_steps`."""
         num_rounds = 0
-        while num_rounds < _FEWEST_ROUNDS or self._clock.now_ns() < BUDGET_S * 1e9:
+        while num_rounds < FEWEST_ROUNDS or self._clock.now_ns() < BUDGET_S * 1e9:
             for num_users in self._rng.sample(self._levels, len(self._levels)):
                 num_requests = _num_requests(num_users, self._workload)
-                self._serve(Senders(num_requests, [0] * num_users, 0), num_requests)
+                self._serve(Senders(num_requests, [0] * num_users, 0))
             if not self._replica.timed_steps:
                 raise UserError("none of the requests can be served")
             for _ in range(_NUM_WAKES if self._mean_gap_s else 0):
@@ -76,12 +77,11 @@ class _Calibration:
     def _wake(self) -> None:
         """A request that comes a while after the last one has been served."""
         gap_s = min(self._rng.expovariate(1 / self._mean_gap_s), _LONGEST_GAP_S)
-        self._serve(Senders(1, [self._clock.now_ns() + round(gap_s * 1e9)]), 1)
+        self._serve(Senders(1, [self._clock.now_ns() + round(gap_s * 1e9)]))
 
-    def _serve(self, senders: Senders, num_requests: int) -> None:
-        requests = [next(self._requests) for _ in range(num_requests)]
+    def _serve(self, senders: Senders) -> None:
         self._replica.resume()
-        self._replica.serve(senders, requests.__getitem__)
+        self._replica.serve(senders, lambda _: next(self._requests))
 
 
 def _with_other_requests(scenario: Scenario) -> Scenario:
@@ -119,6 +119,6 @@ def _levels(most: int) -> Iterator[int]:
 
 
 def _num_requests(num_users: int, workload: Workload) -> int:
-    """So many that each user gets about _TOKENS_PER_USER tokens."""
-    per_user = max(round(_TOKENS_PER_USER / float(workload.output_tokens.mean())), 1)
+    """So many that each user gets about TOKENS_PER_USER tokens."""
+    per_user = max(round(TOKENS_PER_USER / float(workload.output_tokens.mean())), 1)
     return min(num_users * per_user, len(workload))

@@ -128,16 +128,22 @@ def twin(
         typer.Option("--set", help="Override one key: --set workload.requests=100 (repeatable)."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, not tables.")] = False,
+    in_cpu_time: Annotated[
+        bool,
+        typer.Option(
+            "--cpu-time", help="Stop the clock of the real run while other processes have the CPU."
+        ),
+    ] = False,
 ) -> None:
     """Run a scenario in real time on the toy engine and simulated, and compare the two.
 
-    The simulation has the step times that were measured on this machine just before.
+    The simulation has the step times that are measured on this machine before and after.
 
     Example: kvsim twin scenarios/twin.yaml --set workload.requests=1000
     """
     from sim.twin_command import twin_scenario
 
-    twin_scenario(scenario, overrides or [], as_json=as_json)
+    twin_scenario(scenario, overrides or [], as_json=as_json, in_cpu_time=in_cpu_time)
 
 
 @app.command()
@@ -220,6 +226,7 @@ class LatencyKind(StrEnum):
     """Where step times come from."""
 
     ROOFLINE = "roofline"
+    ROOFLINE_COMMON = "roofline-common"
     PROFILE = "profile"
     SILICON = "silicon"
     FITTED = "fitted"

@@ -51,6 +51,29 @@ class WallClock:
             pass
 
 
+class CpuClock:
+    """Time for which this thread has a CPU: it stands still while others have it.
+
+    On a shared machine it tells how long the work takes, whoever else is at work.
+    """
+
+    def __init__(self) -> None:
+        self._start_ns = time.thread_time_ns()
+
+    def now_ns(self) -> int:
+        """See Clock."""
+        return self.cpu_ns() - self._start_ns
+
+    def cpu_ns(self) -> int:
+        """See Clock."""
+        return time.thread_time_ns()
+
+    def wait_until(self, time_ns: int) -> None:
+        """See Clock. The time passes in spinning alone."""
+        while self.now_ns() < time_ns:
+            pass
+
+
 class Senders:
     """When the next request comes: by the clock, or from users after their answers.
 

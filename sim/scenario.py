@@ -233,7 +233,7 @@ class LinearSpec(Spec):
     kind: Literal["linear"]
     step_s: float = Field(gt=0, le=_LONGEST_S)
     per_decode_s: float = Field(0.0, ge=0, le=1)
-    per_early_decode_s: float = Field(0.0, ge=0, le=1)
+    per_decode_doubling_s: float = Field(0.0, ge=0, le=1)
     per_context_token_s: float = Field(0.0, ge=0, le=1)
     per_prefill_s: float = Field(0.0, ge=0, le=1)
     per_prefill_token_s: float = Field(0.0, ge=0, le=1)

@@ -1,5 +1,6 @@
 """Serves a scenario twice, in real time and in simulated time, and sets the two side by side."""
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 from threadpoolctl import threadpool_limits
@@ -11,7 +12,7 @@ from sim.errors import UserError
 from sim.latency.fitted import Fit, Residuals, fit, residuals, total_s
 from sim.latency.linear import LinearLatency
 from sim.latency.measured import TimedStep, measured_steps
-from sim.live import LiveReplica, WallClock, senders_of
+from sim.live import Clock, CpuClock, LiveReplica, WallClock, senders_of
 from sim.metrics import Row, summarise
 from sim.recorder import Recorder
 from sim.records import Records
@@ -27,7 +28,7 @@ class Twin:
     at_its_speed: those of a simulation with all step times longer, or shorter, by what the real
         steps took longer in all than the model says. What is still wrong is not the speed.
     busy_share: of the span of the real run, in steps. cpu_share: of that, with a CPU at work on it.
-    fitted: what was calibrated before the real run, and simulated with.
+    fitted: what was calibrated before and after the real run, and simulated with.
     on_real_steps: how far that is from the steps that the real run took.
     drift: by what share the same steps take longer by the calibration after the run than by the
         one before: how much slower the machine has become.
@@ -56,15 +57,21 @@ def check_can_be_twinned(scenario: Scenario, source: str) -> None:
             raise UserError(f"{source}: {key}: {problem}: a twin is one run in real time")
 
 
-def run_twin(scenario: Scenario, system: str) -> Twin:
+def run_twin(scenario: Scenario, system: str, *, in_cpu_time: bool = False) -> Twin:
     """Calibrate, run in real time, calibrate again, simulate.
+
+    in_cpu_time: let the clock of the real run stand still while other processes have the CPU.
 
     Raises UserError when none of the requests is served, WorkloadError for a bad file.
     """
-    fitted = fit(measured_steps(time_steps(scenario, system)))
-    records, timed, cpu_s = serve_live(scenario, system)
-    after = fit(measured_steps(time_steps(scenario, system)))
-    steps = measured_steps(timed)
+    before = time_steps(scenario, system)
+    new_clock = CpuClock if in_cpu_time else WallClock
+    records, timed, cpu_s = serve_live(scenario, system, new_clock)
+    after = time_steps(scenario, system)
+    fitted, steps = fit(measured_steps([*before, *after])), measured_steps(timed)
+    first_s, last_s = (
+        total_s(fit(measured_steps(calibration)).latency, steps) for calibration in (before, after)
+    )
     real, busy_s = summarise(records), float(steps.duration_s.sum())
     predicted_s = total_s(fitted.latency, steps)
     return Twin(
@@ -76,7 +83,7 @@ def run_twin(scenario: Scenario, system: str) -> Twin:
         cpu_share=cpu_s / busy_s,
         fitted=fitted,
         on_real_steps=residuals(fitted.latency, steps),
-        drift=total_s(after.latency, steps) / predicted_s - 1,
+        drift=last_s / first_s - 1,
     )
 
 
@@ -86,8 +93,10 @@ def _simulated(scenario: Scenario, system: str, latency: LinearLatency) -> Row:
         return summarise(simulate(scenario.model_copy(update={"latency": spec}), system))
 
 
-def serve_live(scenario: Scenario, system: str) -> tuple[Records, list[TimedStep], float]:
-    """Serve the scenario's workload in real time.
+def serve_live(
+    scenario: Scenario, system: str, new_clock: Callable[[], Clock]
+) -> tuple[Records, list[TimedStep], float]:
+    """Serve the scenario's workload in the time of a clock, which starts with it.
 
     Returns the records, the steps as they were timed, and the seconds of CPU that they had.
     Raises UserError when none of the requests is served.
@@ -103,7 +112,7 @@ def serve_live(scenario: Scenario, system: str) -> tuple[Records, list[TimedStep
         dates_evictions=config.enable_prefix_caching,
     )
     with threadpool_limits(1), rare_garbage_collection():
-        replica = LiveReplica(engine, recorder, WallClock())
+        replica = LiveReplica(engine, recorder, new_clock())
         replica.serve(senders_of(workload), request_maker(workload))
     if not replica.timed_steps:
         raise UserError("none of the requests is served")

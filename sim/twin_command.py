@@ -56,8 +56,8 @@ def _check_can_be_written(out: Path) -> None:
         raise UserError(f"--out {out}: expected the name of a file in a folder that exists")
 
 
-def twin_scenario(path: Path, overrides: list[str], *, as_json: bool) -> None:
-    """Twin every system of a scenario and print the comparisons.
+def twin_scenario(path: Path, overrides: list[str], *, as_json: bool, in_cpu_time: bool) -> None:
+    """Twin every system of a scenario and print the comparisons; see `run_twin`.
 
     Raises UserError and WorkloadError for mistakes of the user.
     """
@@ -66,7 +66,7 @@ def twin_scenario(path: Path, overrides: list[str], *, as_json: bool) -> None:
     twins = []
     for system in scenario.systems:
         print(f"{system}: calibrating, then running in real time ...", file=sys.stderr)
-        twins.append(run_twin(scenario, system))
+        twins.append(run_twin(scenario, system, in_cpu_time=in_cpu_time))
         if not as_json:
             _print_twin(twins[-1])
     if as_json:
@@ -95,9 +95,10 @@ def _print_twin(twin: Twin) -> None:
         f"load {twin.busy_share:.0%}: {twin.real['steps']} steps in {twin.real['span_s']:.1f} s; "
         f"a CPU was at work on them for {twin.cpu_share:.0%} of their time",
         f"the model: {describe(twin.fitted.latency)}",
-        f"of the calibration: {describe_residuals(twin.fitted.residuals)}",
+        f"of the calibrations: {describe_residuals(twin.fitted.residuals)}",
         f"of the real run: {describe_residuals(twin.on_real_steps)}",
-        f"drift: by a calibration after the real run, its steps take {twin.drift:+.1%}",
+        f"drift: by the calibration after the real run, its steps take {twin.drift:+.1%} more than "
+        "by the one before",
         "",
         sep="\n",
     )

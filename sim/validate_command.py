@@ -2,6 +2,8 @@
 
 import json
 import sys
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from sim.errors import UserError
 from sim.latency.build import describe_latency
 from sim.run_folder import new_folder
 from sim.tables import print_table
-from sim.validation.case import Case
+from sim.validation.case import Case, Point
 from sim.validation.fit_host import fit_host_cost
 from sim.validation.host_cost import HostCost
 from sim.validation.predict import predict_all, with_latency
@@ -43,69 +45,98 @@ def validate_cases(
 ) -> None:
     """Predict every case, print the errors and write rows and a figure into a folder.
 
-    Raises UserError for what cannot be read or predicted.
+    Raises UserError, after all others are done, for cases that cannot be read or predicted.
     """
     host_cost = _fit_host(host_cost_from, kind) if host_cost_from else None
-    folders = [folder for path in paths for folder in _cases(path)]
-    done = [_validate(folder, kind, fit_files, host_cost) for folder in folders]
+    done: list[Validated] = []
+    mistakes: list[str] = []
+    for folder in (folder for path in paths for folder in _cases(path)):
+        try:
+            done.append(validate_case(folder, kind, fit_files, host_cost))
+        except UserError as error:
+            mistakes.append(str(error))
+        else:
+            if not as_json_text:
+                _print(done[-1])
     if as_json_text:
         print(json.dumps([as_json(d.case, d.scored, d.step_times) for d in done], indent=1))
-    else:
-        for validated in done:
-            _print(validated)
-    _write(out, done)
-    print(f"rows and figure in {out}", file=sys.stderr)
+    if done:
+        _write(out, done)
+        print(f"rows and figure in {out}", file=sys.stderr)
+    if mistakes:
+        raise UserError("\n".join(mistakes))
 
 
 def _cases(path: Path) -> list[Path]:
     """The folder itself, or those within it if it only holds others."""
-    within = [folder for folder in sorted(path.glob("*")) if is_run(folder) or is_table(folder)]
-    return [path] if is_run(path) or is_table(path) or not within else within
+    if is_run(path) or is_table(path):
+        return [path]
+    within = [folder for folder in sorted(path.rglob("*")) if is_run(folder) or is_table(folder)]
+    return within or [path]
 
 
-def _validate(
+def validate_case(
     path: Path, kind: str | None, fit_files: list[Path], host_cost: HostCost | None
 ) -> Validated:
+    """Predict the runs of a folder; see `validate_cases`."""
     case = read_run(path) if is_run(path) else read_rows(path)
     times = choose(case, path, kind, fit_files, host_cost)
-    scored, skipped = _predict(case, times)
+    scored, failed = _predict(case.name, case.points, times)
+    words = [_words(scored, times)] if scored else []
+    if failed and kind is None:  # nobody asked for these step times: others will do
+        points = [point for point, _ in failed]
+        times = choose(case, path, "roofline", fit_files, host_cost)
+        more, failed = _predict(case.name, points, times)
+        if more:
+            words.append(f"{len(more)} rows that these do not cover: {_words(more, times)}")
+        scored += more
+    if not scored:
+        raise UserError(f"{case.name}: {failed[0][1]}")
+    case.skipped.extend(_count([reason for _, reason in failed]))
+    return Validated(case, scored, "\n".join(words))
+
+
+def _words(scored: list[Scored], times: StepTimes) -> str:
+    """Where step times and the host's cost are from."""
+    points = [one.point for one in scored]
     scenario = with_latency(scored[0].point.scenario, times.latency)
-    words = describe_latency(scenario)
-    if times.host_source:
-        words += f" ({times.host_source})"
-    case.skipped.extend(skipped)
-    return Validated(case, scored, words)
+    models = {(p.scenario.model, p.scenario.deployment.tensor_parallel_size) for p in points}
+    name = None if len(models) == 1 else f"each row's model and number of {scenario.hardware}"
+    words = describe_latency(scenario, name)
+    return f"{words} ({times.host_source})" if times.host_source else words
 
 
-def _predict(case: Case, times: StepTimes) -> tuple[list[Scored], list[str]]:
-    """The scored points, and why others were skipped."""
-    console = Console(stderr=True)
+def _predict(
+    name: str, points: list[Point], times: StepTimes
+) -> tuple[list[Scored], list[tuple[Point, str]]]:
+    """The points with their scores, and those that are not covered with the reason."""
     scored: list[Scored] = []
-    failed: list[UserError] = []
-    with console.status(case.name) as status:
-        for number, outcome in enumerate(predict_all(case.points, times.latency), start=1):
-            status.update(f"{case.name}: {number} of {len(case.points)}")
+    failed: list[tuple[Point, str]] = []
+    with Console(stderr=True).status(name) as status:
+        for point, outcome in zip(points, predict_all(points, times.latency), strict=True):
+            status.update(f"{name}: {len(scored) + len(failed) + 1} of {len(points)}")
             if isinstance(outcome, UserError):
-                failed.append(outcome)
+                failed.append((point, str(outcome)))
             else:
                 scored.append(outcome)
-    if not scored:
-        raise UserError(f"{case.name}: {failed[0]}")
-    reasons: dict[str, int] = {}
-    for error in failed:
-        reasons[str(error)] = reasons.get(str(error), 0) + 1
-    return scored, [f"{count} rows: {reason}" for reason, count in reasons.items()]
+    return scored, failed
+
+
+def _count(reasons: Iterable[str]) -> list[str]:
+    """Each reason once, with the number of rows, the most frequent first."""
+    return [f"{count} rows: {reason}" for reason, count in Counter(reasons).most_common()]
 
 
 def _fit_host(path: Path, kind: str | None) -> HostCost:
     none = HostCost(0.0, 0.0, "none")
-    return fit_host_cost(path.name, _validate(path, kind, [], none).scored)
+    return fit_host_cost(path.name, validate_case(path, kind, [], none).scored)
 
 
 def _print(validated: Validated) -> None:
     case, scored = validated.case, validated.scored
     print(f"{case.name} ({case.kind})")
-    print(f"step times: {validated.step_times}")
+    for line in validated.step_times.splitlines():
+        print(f"step times: {line}")
     for line in case.assumptions:
         print(f"assumed: {line}")
     for line in case.skipped:

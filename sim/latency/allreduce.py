@@ -8,7 +8,9 @@ class AllReduce:
     """Time that a step spends in all-reduces, two a layer; none on a single GPU.
 
     A ring moves 2 (n - 1) / n of a message through each GPU's link (Patarasuk and Yuan, J. Parallel
-    Distrib. Comput. 69(2), 2009, Bandwidth optimal all-reduce algorithms).
+    Distrib. Comput. 69(2), 2009, Bandwidth optimal all-reduce algorithms). Over NVLink every GPU
+    reads from all others at once, and the latency does not grow with their number; over PCIe the
+    message goes round the ring, and it grows with n - 1.
     """
 
     def __init__(self, deployment: Deployment, efficiency: Efficiency) -> None:
@@ -17,7 +19,8 @@ class AllReduce:
         message_bytes = deployment.model.d_model * deployment.activation_bytes
         num_messages = 2 * deployment.model.num_layers if num_gpus > 1 else 0
         self._token_s = num_messages * 2 * (num_gpus - 1) / num_gpus * message_bytes / bytes_per_s
-        self._latency_s = num_messages * efficiency.allreduce_s
+        num_hops = num_gpus - 1 if deployment.hardware.interconnect.startswith("PCIe") else 1
+        self._latency_s = num_messages * num_hops * efficiency.allreduce_s
 
     def step_s(self, num_tokens: int) -> float:
         """Of a step of so many tokens."""

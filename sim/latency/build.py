@@ -76,8 +76,11 @@ def _efficiency(hardware: str, spec: RooflineSpec | ProfileSpec) -> Efficiency:
     return efficiency
 
 
-def describe_latency(scenario: Scenario) -> str:
-    """Where the step times come from, in words."""
+def describe_latency(scenario: Scenario, model: str | None = None) -> str:
+    """Where the step times come from, in words.
+
+    model: what to call the model on its GPUs, where the scenario is one of several.
+    """
     spec = scenario.latency
     if isinstance(spec, ConstantSpec | LinearSpec):
         return spec.kind
@@ -88,16 +91,16 @@ def describe_latency(scenario: Scenario) -> str:
     host = f"{spec.overhead_s * 1000:.3g} ms a step"
     if spec.per_sequence_s:
         host += f" and {spec.per_sequence_s * 1000:.3g} ms a sequence"
-    return f"{_describe_operators(scenario, spec)}; {host} besides"
+    return f"{_describe_operators(scenario, spec, model)}; {host} besides"
 
 
-def _describe_operators(scenario: Scenario, spec: RooflineSpec | ProfileSpec | SiliconSpec) -> str:
+def _describe_operators(
+    scenario: Scenario, spec: RooflineSpec | ProfileSpec | SiliconSpec, model: str | None
+) -> str:
     deployment = scenario.build_deployment()
-    what = (
-        f"{scenario.model} on {deployment.tensor_parallel_size} x {scenario.hardware}, "
-        f"{deployment.weights if deployment.weights != 'none' else deployment.activation_dtype} "
-        f"weights, {deployment.kv_dtype} KV"
-    )
+    weights = deployment.activation_dtype if deployment.weights == "none" else deployment.weights
+    alone = f"{scenario.model} on {deployment.tensor_parallel_size} x {scenario.hardware}"
+    what = f"{model or alone}, {weights} weights, {deployment.kv_dtype} KV"
     if isinstance(spec, SiliconSpec):
         return f"kernels measured by aiconfigurator-core, {what}"
     efficiency = _efficiency(scenario.hardware, spec)

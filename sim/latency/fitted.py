@@ -5,13 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from sim.errors import UserError
-from sim.latency.linear import EARLY_DECODES, LinearLatency
+from sim.latency.linear import LinearLatency
 from sim.latency.measured import Float64Array, MeasuredSteps, read_steps
 
 # Column of a step -> the constant that it is multiplied with.
 _CONSTANTS = {
     "decode_seqs": "per_decode_s",
-    "early_decodes": "per_early_decode_s",
+    "decode_doublings": "per_decode_doubling_s",
     "decode_context_tokens": "per_context_token_s",
     "prefill_tokens": "per_prefill_token_s",
     "prefill_seqs": "per_prefill_s",
@@ -120,7 +120,7 @@ def describe(latency: LinearLatency) -> str:
     costs = {
         "a step": latency.step_s,
         "a decode": latency.per_decode_s,
-        f"each of the first {EARLY_DECODES} decodes": latency.per_early_decode_s,
+        "a doubling of the decodes": latency.per_decode_doubling_s,
         "a token of their contexts": latency.per_context_token_s,
         "a prefill chunk": latency.per_prefill_s,
         "a prefill token": latency.per_prefill_token_s,

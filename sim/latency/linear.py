@@ -1,10 +1,9 @@
 """Durations that are constant or linear in the shape of the batch."""
 
+import math
 from dataclasses import asdict, dataclass
 
 from sim.latency.model import Curve, CurveLatency, Prefills, num_pairs
-
-EARLY_DECODES = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -12,8 +11,9 @@ class LinearLatency(CurveLatency):
     """A fixed cost of a step, and costs of what is in it, all in seconds.
 
     per_decode_s, per_context_token_s: of each decode and of each token of their contexts.
-    per_early_decode_s: of each of the first EARLY_DECODES decodes, besides. The first few may bring
-        costs that later ones share, as where sequences of similar length are computed together.
+    per_decode_doubling_s: of each doubling of the decodes, besides: see `num_decode_doublings`.
+        The first few may bring costs that later ones share, as where sequences of similar length
+        are computed together.
     per_prefill_s, per_prefill_token_s: of each prefill chunk and of each of its tokens.
     per_prefill_pair_s: of each pair of a token of a chunk and one that it attends to.
     wake_s: from an arrival that finds the engine idle until a step can begin; no part of the step.
@@ -21,7 +21,7 @@ class LinearLatency(CurveLatency):
 
     step_s: float
     per_decode_s: float = 0.0
-    per_early_decode_s: float = 0.0
+    per_decode_doubling_s: float = 0.0
     per_context_token_s: float = 0.0
     per_prefill_s: float = 0.0
     per_prefill_token_s: float = 0.0
@@ -54,5 +54,10 @@ class LinearLatency(CurveLatency):
         )
 
     def _decodes_s(self, num_decodes: int) -> float:
-        num_early = min(num_decodes, EARLY_DECODES)
-        return num_decodes * self.per_decode_s + num_early * self.per_early_decode_s
+        doublings_s = num_decode_doublings(num_decodes) * self.per_decode_doubling_s
+        return num_decodes * self.per_decode_s + doublings_s
+
+
+def num_decode_doublings(num_decodes: int) -> float:
+    """How often 1 is doubled to get one more than the decodes: 0 of none, 1 of 1, 2 of 3."""
+    return math.log2(1 + num_decodes)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.errors import UserError
-from sim.latency.linear import EARLY_DECODES
+from sim.latency.linear import num_decode_doublings
 from sim.latency.model import num_pairs
 from workloads.readers.csv_table import Column, read_csv_table
 
@@ -35,7 +35,8 @@ class TimedStep(NamedTuple):
 
 
 _SHAPE = ("decode_seqs", "decode_context_tokens", "prefill_tokens")
-OPTIONAL = ("early_decodes", "prefill_seqs", "prefill_pairs", "after_idle")
+_DOUBLINGS = "decode_doublings"
+OPTIONAL = (_DOUBLINGS, "prefill_seqs", "prefill_pairs", "after_idle")
 _DURATION = "duration_ms"
 _LARGEST = 10**15  # of any cell: sums of fewer than a thousand rows stay exact in a float
 _NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]{1,3})?|\.[0-9]+")
@@ -64,7 +65,7 @@ def measured_steps(steps: Iterable[TimedStep]) -> MeasuredSteps:
             num_decodes,
             context_tokens,
             sum(num_tokens for num_tokens, _ in prefills),
-            min(num_decodes, EARLY_DECODES),
+            num_decode_doublings(num_decodes),
             len(prefills),
             sum(num_pairs(*chunk) for chunk in prefills),
             after_idle,
@@ -83,13 +84,18 @@ def write_steps(path: Path, steps: MeasuredSteps) -> None:
         with partial.open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow([*steps.shape, _DURATION])
-            columns = [column.astype(np.int64).tolist() for column in steps.shape.values()]
-            durations = [f"{seconds * 1e3:.6f}" for seconds in steps.duration_s.tolist()]
-            writer.writerows(zip(*columns, durations, strict=True))
+            columns = [*steps.shape.values(), steps.duration_s * 1e3]
+            writer.writerows(zip(*map(_texts, columns), strict=True))
         partial.replace(path)
     except OSError as error:
         partial.unlink(missing_ok=True)
         raise UserError(f"{path}: {(error.strerror or str(error)).lower()}") from None
+
+
+def _texts(column: Float64Array) -> list[str]:
+    """Whole numbers as such, others with six decimals."""
+    form = ".0f" if (column == np.rint(column)).all() else ".6f"
+    return [format(value, form) for value in column.tolist()]
 
 
 def read_steps(paths: list[str]) -> MeasuredSteps:
@@ -111,9 +117,13 @@ def _read(path: str) -> MeasuredSteps:
     required = dict.fromkeys(_SHAPE, Column(_parse_count, f"a whole number from 0 to {_LARGEST}"))
     required[_DURATION] = Column(_parse_ms, "milliseconds, a number from 0.000001 to 1e9")
     optional = dict.fromkeys(OPTIONAL, required["prefill_tokens"])
+    optional[_DOUBLINGS] = Column(_parse_doublings, "a number from 0 to 64")
     values = read_csv_table(path, required, optional).values
     duration_s = values.pop(_DURATION) / 1e9
-    return MeasuredSteps({name: c.astype(np.float64) for name, c in values.items()}, duration_s)
+    shape = {name: column.astype(np.float64) for name, column in values.items()}
+    if _DOUBLINGS in shape:
+        shape[_DOUBLINGS] /= 1e6
+    return MeasuredSteps(shape, duration_s)
 
 
 def _parse_count(text: str) -> int | None:
@@ -125,6 +135,12 @@ def _parse_ms(text: str) -> int | None:
     """Nanoseconds."""
     value = _parse_number(text)
     return round(value * 1e6) if 1e-6 <= value <= 1e9 else None
+
+
+def _parse_doublings(text: str) -> int | None:
+    """In millionths."""
+    value = _parse_number(text)
+    return round(value * 1e6) if value <= 64 else None
 
 
 def _parse_number(text: str) -> float:

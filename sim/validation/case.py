@@ -30,9 +30,12 @@ class Point:
 class Case:
     """The runs of one folder.
 
-    kind: in words. measured_by: who took the times: `client` of a server, `engine`, or
-        `asynchronous engine` where it is recorded that it schedules so, or `offline` for a batch
-        without a server. assumptions: what the folder does not say, and is taken to be.
+    kind: in words.
+    measured_by: who took the times: `client of a synchronous server`, or of an asynchronous one;
+        the `engine`, or `asynchronous engine` where it is recorded that it schedules so; `offline`
+        for a batch without a server.
+    assumptions: what the folder does not say, and is taken to be.
+    is_gpu_known: whether step times can be had from the catalogue.
     skipped: rows that are not simulated, with the reason.
     peers: how others did on the same runs: name -> metric -> relative error.
     """
@@ -41,6 +44,7 @@ class Case:
     kind: str
     measured_by: str
     points: list[Point]
+    is_gpu_known: bool = True
     assumptions: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
     peers: dict[str, dict[str, float]] = field(default_factory=dict)

@@ -1,5 +1,6 @@
 """Tables of measured runs, a row each: closed loops, bursts and static batches."""
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -42,14 +43,14 @@ def read_rows(folder: Path) -> Case:
     kind = _kind_of(path)
     named = parse_folder_name(folder.name)
     points: list[Point] = []
-    skipped: dict[str, int] = {}
+    skipped: Counter[str] = Counter()
     for cells in read_table(path, kind.columns, kind.optional).to_dict("records"):
         row = {str(name): value for name, value in cells.items()}
         try:
             points.append(kind.point(row, _common(row, named)))
         except UserError as error:
-            skipped[str(error)] = skipped.get(str(error), 0) + 1
-    reasons = [f"{count} rows: {reason}" for reason, count in skipped.items()]
+            skipped[str(error)] += 1
+    reasons = [f"{count} rows: {reason}" for reason, count in skipped.most_common()]
     if not points:
         raise UserError(f"{path}: no row can be simulated; {'; '.join(reasons) or 'it has none'}")
     return Case(
@@ -170,10 +171,10 @@ def _static_batch(row: dict[str, Any], common: dict[str, Any]) -> Point:
 
 
 def _at_once(requests: int, prompt_tokens: int, output_tokens: int) -> dict[str, Any]:
-    """All requests at the start; a rate that high spaces them by a nanosecond."""
+    """All requests at the start: as many clients as requests, so that each sends one."""
     return {
         "requests": requests,
-        "arrivals": {"constant": {"rate": 1e9}},
+        "arrivals": {"closed_loop": {"concurrency": requests}},
         "prompts": {"unique": prompt_tokens},
         "outputs": output_tokens,
     }
@@ -188,7 +189,7 @@ KINDS = (
         "closed loop",
         ("tp", "isl", "osl", "concurrency", "ttft_ms", "tpot_ms"),
         ("measured", "backend_version"),
-        "client",
+        "client of an asynchronous server",
         _closed_loop,
         (
             "all clients start at once, 10 requests for each; TTFT and TPOT are means",
@@ -206,7 +207,7 @@ KINDS = (
             *(f"{n}_{part}_ms" for n in ("ttft", "tpot", "itl") for part in ("mean", "p50", "p99")),
         ),
         ("num_kv_tokens", "tp"),
-        "client",
+        "client of a synchronous server",
         _burst,
         ("vLLM 0.8.5: 2048 tokens a step, synchronous scheduling, no prefix caching",),
     ),

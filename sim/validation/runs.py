@@ -64,6 +64,7 @@ def read_run(folder: Path) -> Case:
         measured_by="asynchronous engine" if _is_async(settings) else "engine",
         points=[point],
         assumptions=assumptions,
+        is_gpu_known=not _is_on_cpu(settings),
         peers=_peers(folder, measured, span_s),
     )
 
@@ -191,6 +192,10 @@ def _scenario(
     return Scenario.parse(data), assumptions
 
 
+def _is_on_cpu(settings: dict[str, Any]) -> bool:
+    return "CPU" in str(settings.get("vllm", ""))
+
+
 def _is_async(settings: dict[str, Any]) -> bool | None:
     """Whether the engine schedules asynchronously; None where it is not recorded."""
     scheduler = settings.get("scheduler", {})
@@ -203,7 +208,7 @@ def _named(folder: Path, settings: dict[str, Any]) -> Named:
     try:
         return parse_folder_name(folder.name)
     except UserError:
-        if "CPU" not in str(settings.get("vllm", "")):
+        if not _is_on_cpu(settings):
             raise
         return Named("a100-80gb", "toy", "auto")
 

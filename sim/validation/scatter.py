@@ -20,7 +20,9 @@ def draw_scatter(folder: Path, cases: dict[str, list[Scored]]) -> None:
     """scatter.png and scatter.svg: a panel for each metric, a point for each row or request."""
     values = {metric: _values(metric, cases) for metric in _PANELS}
     panels = {metric: found for metric, found in values.items() if found}
-    figure = Figure(figsize=(1 + 3.7 * len(panels), 4.4), layout="constrained")
+    num_legend_rows = (len(cases) + 2) // 2
+    size = (0.6 + 3.6 * len(panels), 3.9 + 0.22 * num_legend_rows)
+    figure = Figure(figsize=size, layout="compressed")
     for place, (metric, by_case) in enumerate(panels.items(), start=1):
         axes = figure.add_subplot(1, len(panels), place)
         _draw_panel(axes, _PANELS[metric], by_case, list(cases))
@@ -65,7 +67,8 @@ def _draw_panel(
         axes.scatter(real, ours, s=size, **_style(place), alpha=0.7, lw=0)
     axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends, box_aspect=1)
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(LogLocator(numticks=6))
+        steps = (1,) if ends[1] > 100 * ends[0] else (1, 2, 5)
+        axis.set_major_locator(LogLocator(subs=steps, numticks=8))
         axis.set_major_formatter(SECONDS)
         axis.set_minor_formatter(NullFormatter())
     axes.set_title(title, loc="left")

@@ -12,7 +12,7 @@ from sim.validation.case import Case
 from sim.validation.folder_name import parse_folder_name
 from sim.validation.host_cost import HostCost, default_host_cost
 
-KINDS = ("roofline", "profile", "silicon", "fitted")
+COMMON = "roofline-common"  # with the shares that no measurement of this GPU went into
 
 
 class StepTimes(NamedTuple):
@@ -36,21 +36,26 @@ def choose(
 
     Raises UserError for a kind that lacks what it needs.
     """
+    if not (case.is_gpu_known or fit_files):
+        raise UserError(
+            f"{folder}: of no known GPU; give steps that were measured on it with --fit"
+        )
     scenario = case.points[0].scenario
     profile = find_profile(folder, scenario)
-    if kind is None:
-        kind = "fitted" if fit_files else _best(scenario, profile)
+    kind = kind or ("fitted" if fit_files else _best(scenario, profile))
     if kind == "fitted":
         if not fit_files:
-            raise UserError("--latency fitted: give the measured steps with --fit STEPS.csv")
+            raise UserError("--latency fitted: give measured steps with --fit STEPS.csv")
         return StepTimes({"kind": kind, "files": [str(file.absolute()) for file in fit_files]}, "")
     cost = host_cost or default_host_cost(case.measured_by, kind)
     latency = {
-        "kind": kind,
+        "kind": "roofline" if kind == COMMON else kind,
         "overhead_s": cost.overhead_s,
         "per_sequence_s": cost.per_sequence_s,
     }
-    if kind == "profile":
+    if kind == COMMON:
+        latency["constants"] = "common"
+    elif kind == "profile":
         if profile is None:
             raise UserError(
                 f"{folder}: no folder of tables of {scenario.model} on {scenario.hardware} in "

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from sim.latency.build import build_latency
 from sim.errors import UserError
+from sim.latency.build import build_latency
 from sim.latency.fitted import fit, fit_files, predicted_s, residuals
 from sim.latency.linear import LinearLatency
 from sim.latency.measured import (
@@ -19,7 +19,7 @@ from workloads.errors import WorkloadError
 KNOWN = LinearLatency(
     step_s=0.012,
     per_decode_s=4e-4,
-    per_early_decode_s=7e-4,
+    per_decode_doubling_s=7e-4,
     per_context_token_s=1.5e-6,
     per_prefill_s=2e-3,
     per_prefill_token_s=3e-4,
@@ -58,7 +58,7 @@ def constants_of(latency):
         latency.per_decode_s,
         latency.per_context_token_s,
         latency.per_prefill_token_s,
-        latency.per_early_decode_s,
+        latency.per_decode_doubling_s,
         latency.per_prefill_s,
         latency.per_prefill_pair_s,
         latency.wake_s,
@@ -116,12 +116,12 @@ def test_residuals_by_hand():
 
 def test_measured_steps_count_chunks_and_pairs():
     """Two chunks: 3 tokens after 10 look at 11 + 12 + 13, 2 tokens at 1 + 2."""
-    steps = measured_steps([TimedStep(9, 90, [(3, 10), (2, 0)], True, 5_000_000)])
+    steps = measured_steps([TimedStep(15, 90, [(3, 10), (2, 0)], True, 5_000_000)])
     assert {name: column.tolist() for name, column in steps.shape.items()} == {
-        "decode_seqs": [9],
+        "decode_seqs": [15],
         "decode_context_tokens": [90],
         "prefill_tokens": [5],
-        "early_decodes": [8],
+        "decode_doublings": [4],
         "prefill_seqs": [2],
         "prefill_pairs": [39],
         "after_idle": [1],
@@ -133,7 +133,9 @@ def test_written_steps_are_read_again(tmp_path):
     write_steps(tmp_path / "steps.csv", steps)
     again = read_steps([str(tmp_path / "steps.csv")])
     assert list(again.shape) == list(steps.shape)
-    assert all((again.shape[name] == steps.shape[name]).all() for name in steps.shape)
+    assert all(
+        again.shape[name] == pytest.approx(steps.shape[name], abs=1e-6) for name in steps.shape
+    )
     assert again.duration_s == pytest.approx(steps.duration_s, abs=1e-9)
     assert [path.name for path in tmp_path.iterdir()] == ["steps.csv"]
 

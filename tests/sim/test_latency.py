@@ -236,6 +236,20 @@ def test_linear_by_hand(new_step):
     assert latency.step_time_ns(step) == 1_000_000 + 30_000 + 50_000 + 150_000
 
 
+def test_linear_costs_of_chunks_and_doublings_by_hand(new_step):
+    """1 ms + 7 decodes x 10 us + 3 doublings x 20 us + 2 chunks x 50 us + 36 + 3 pairs x 1 us."""
+    latency = LinearLatency(
+        step_s=1e-3,
+        per_decode_s=1e-5,
+        per_decode_doubling_s=2e-5,
+        per_prefill_s=5e-5,
+        per_prefill_pair_s=1e-6,
+    )
+    step = new_step(7, 5_000, [(3, 10), (2, 0)])
+    assert latency.step_time_ns(step) == 1_000_000 + 70_000 + 60_000 + 100_000 + 39_000
+    assert latency.decode_times_ns(3, 5_000, 2) == [1_000_000 + 30_000 + 40_000] * 2
+
+
 def test_linear_counts_what_is_left_out_as_nothing(new_scenario, new_step):
     spec = {"kind": "linear", "step_s": 0.002, "per_decode_s": 0.001}
     latency = build_latency(new_scenario(latency=spec))

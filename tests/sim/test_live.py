@@ -1,10 +1,12 @@
 """The live loop under a clock that runs while a step is computed, against the simulation."""
 
+import time
+
 import pytest
 
 from engine import Engine, EngineConfig, ReplayRunner
 from sim.latency.linear import LinearLatency
-from sim.live import LiveReplica, WallClock, senders_of
+from sim.live import CpuClock, LiveReplica, WallClock, senders_of
 from sim.recorder import Recorder
 from sim.simulate import request_maker
 from workloads import ClosedLoop
@@ -103,9 +105,16 @@ def test_cpu_time_is_that_of_the_steps(new_workload):
     assert replica.cpu_ns == 23_325_000
 
 
-def test_wall_clock_is_never_early():
-    clock = WallClock()
+@pytest.mark.parametrize("new_clock", [WallClock, CpuClock])
+def test_clock_is_never_early(new_clock):
+    clock = new_clock()
     for wait_ns in (0, 10_000, 4_000_000):
         time_ns = clock.now_ns() + wait_ns
         clock.wait_until(time_ns)
         assert clock.now_ns() >= time_ns
+
+
+def test_cpu_clock_stands_still_while_the_thread_sleeps():
+    clock = CpuClock()
+    time.sleep(0.2)
+    assert clock.now_ns() < 100_000_000

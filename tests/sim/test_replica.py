@@ -56,6 +56,14 @@ def test_time_before_the_first_request_is_an_idle_row(new_workload, serve):
     assert steps(records) == [(0, 7, 0, 0, 0, 0), (7, 10, 0, 4, 1, 0)]
 
 
+def test_waking_up_takes_a_while_before_the_step(new_workload, serve):
+    """3 ms for those that find the engine idle, at 0 and 40, not for the one that comes at 5."""
+    latency = LinearLatency(step_s=0.01, wake_s=0.003)
+    workload = new_workload((4, 1), (4, 1), (4, 1), arrival_ms=[0, 5, 40])
+    records = serve(workload, latency=latency)
+    assert stamps(records) == [(0, 3, 13, 13), (5, 13, 23, 23), (40, 43, 53, 53)]
+
+
 def test_arrival_in_mid_step_waits_for_its_end(new_workload, serve):
     """The second comes at 15, in the step from 10 to 20, and joins the next one."""
     records = serve(new_workload((4, 3), (4, 2), arrival_ms=[0, 15]))

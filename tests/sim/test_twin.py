@@ -30,6 +30,8 @@ workload:
 def write(tmp_path, monkeypatch):
     """Writes s.yaml; calibrations are as short as they can be."""
     monkeypatch.setattr(calibrate, "BUDGET_S", 0.0)
+    monkeypatch.setattr(calibrate, "FEWEST_ROUNDS", 1)
+    monkeypatch.setattr(calibrate, "TOKENS_PER_USER", 20)
     path = tmp_path / "s.yaml"
 
     def write(text=TINY):
@@ -104,7 +106,7 @@ def test_what_cannot_be_twinned_is_one_line(write, text, parts):
 
 def test_twin_prints_a_table_for_each_system(write, capsys):
     systems = "systems: {one: {}, two: {enable_prefix_caching: true}}\n"
-    twin_scenario(write(TINY + systems), [], as_json=False)
+    twin_scenario(write(TINY + systems), [], as_json=False, in_cpu_time=False)
     lines = capsys.readouterr().out.splitlines()
     assert [line.strip() for line in lines if line.strip() in ("one", "two")] == ["one", "two"]
     assert sum(line.startswith("TTFT p90 ms") for line in lines) == 2
@@ -113,7 +115,7 @@ def test_twin_prints_a_table_for_each_system(write, capsys):
 
 
 def test_twin_in_json_has_the_errors_of_the_table(write, capsys):
-    twin_scenario(write(), ["workload.requests=5"], as_json=True)
+    twin_scenario(write(), ["workload.requests=5"], as_json=True, in_cpu_time=True)
     (twin,) = json.loads(capsys.readouterr().out)
     real, simulated = twin["real"]["e2e_mean_s"], twin["simulated"]["e2e_mean_s"]
     assert twin["errors"]["e2e_mean_s"] == pytest.approx(simulated / real - 1)

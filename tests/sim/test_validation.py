@@ -1,0 +1,366 @@
+"""`kvsim validate` on runs whose truth is known, and on the real ones of KVSIM_DATA."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from sim.errors import UserError
+from sim.metrics import summarise
+from sim.scenario import Scenario
+from sim.simulate import serve, simulate
+from sim.validation.fit_host import fit_host_cost
+from sim.validation.folder_name import parse_folder_name
+from sim.validation.host_cost import ASSUMED, default_host_cost
+from sim.validation.predict import predict, predict_all, with_latency
+from sim.validation.rows import read_rows
+from sim.validation.runs import read_run
+from sim.validation.score import over_rows, relative_errors
+from sim.validation.step_times import choose
+
+ROOFLINE = {"kind": "roofline", "overhead_s": 0.002, "per_sequence_s": 0.00005}
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("rtx4090-llama-3.1-8b", ("rtx-4090", "llama-3.1-8b", "auto")),
+        ("h100-llama-70b-fp8-closedloop", ("h100-80gb", "llama-3.3-70b", "fp8")),
+        ("h100-64gb-llama-3.1-8b-burst", ("h100-64gb", "llama-3.1-8b", "auto")),
+        ("a100-40gb-static-batch", ("a100-40gb", None, "auto")),
+        ("h200-qwen3-32b-closed-loop", ("h200", "qwen3-32b", "auto")),
+        ("rtxpro6000-qwen3-30b-a3b-dp2ep2", ("rtx-pro-6000", "qwen3-30b-a3b", "auto")),
+    ],
+)
+def test_a_folder_name_says_gpu_model_and_quantization(name, expected):
+    assert parse_folder_name(name) == expected
+
+
+def test_a_folder_name_without_a_gpu_is_refused():
+    with pytest.raises(UserError, match=r"my-run: no GPU at the beginning .* rtx-4090"):
+        parse_folder_name("my-run")
+
+
+# --- recorded runs ---
+
+
+@pytest.fixture
+def scenario(new_scenario) -> Scenario:
+    """A loaded engine whose pool is too small, with prefix sharing."""
+    return new_scenario(
+        hardware="rtx-4090",
+        engine={
+            "num_blocks": 600,
+            "max_num_seqs": 16,
+            "enable_prefix_caching": True,
+            "async_scheduling": True,
+        },
+        latency=ROOFLINE,
+        workload={
+            "requests": 60,
+            "arrivals": {"poisson": {"rate": 20}},
+            "prompts": {"unique": {"uniform": {"low": 20, "high": 900}}},
+            "outputs": 60,
+        },
+    )
+
+
+@pytest.fixture
+def run_folder(tmp_path, scenario) -> Path:
+    """What this very simulator would have recorded of that engine, as a folder."""
+    folder = tmp_path / "rtx4090-llama-3.1-8b"
+    folder.mkdir()
+    requests = simulate(scenario, "default").requests
+    columns = {
+        "queued_s": requests["arrival_ns"] / 1e9,
+        "prompt_tokens": requests["prompt_tokens"],
+        "output_tokens": requests["output_tokens"],
+        "first_token_s": requests["first_token_ns"] / 1e9,
+        "last_token_s": requests["finished_ns"] / 1e9,
+    }
+    pd.DataFrame(columns).to_csv(folder / "requests.csv", index=False, float_format="%.9f")
+    settings = {
+        "engine_version": "0.32",
+        "block_size": 16,
+        "num_gpu_blocks": 601,
+        "max_num_seqs": 16,
+        "max_num_batched_tokens": 2048,
+        "max_model_len": 4096,
+        "prefix_caching": True,
+        "scheduler": {"async_scheduling": True},
+    }
+    (folder / "engine.json").write_text(json.dumps(settings))
+    return folder
+
+
+def test_a_run_of_the_simulator_itself_is_predicted_without_error(run_folder):
+    """Arrivals, lengths, settings and step times all come back as they were."""
+    (point,) = read_run(run_folder).points
+    scored = predict(point, ROOFLINE)
+    assert scored.errors == pytest.approx(dict.fromkeys(scored.errors, 0), abs=1e-6)
+    assert {"ttft_mean_s", "tpot_p99_s", "e2e_p50_s", "output_tokens_per_s"} <= set(scored.errors)
+    assert scored.mape == pytest.approx({"ttft": 0, "tpot": 0, "e2e": 0}, abs=1e-6)
+
+
+def test_the_null_block_of_vllm_is_not_one_of_the_pool(run_folder):
+    (point,) = read_run(run_folder).points
+    assert point.scenario.engine_config("default").num_blocks == 600
+
+
+def test_equal_chains_of_blocks_hit_the_cache(run_folder):
+    """Two prompts with the same first block: the second computes 16 tokens less."""
+    requests = pd.read_csv(run_folder / "requests.csv").iloc[:2].copy()
+    requests["queued_s"] = [0.0, 10.0]
+    requests["prompt_tokens"] = 40
+    requests["output_tokens"] = 3
+    requests.to_csv(run_folder / "requests.csv", index=False)
+    lines = [json.dumps({"request_id": i, "block_ids": [7, 8 + i]}) for i in range(2)]
+    (run_folder / "prefix_blocks.jsonl").write_text("\n".join(lines))
+    (point,) = read_run(run_folder).points
+    scenario = with_latency(point.scenario, ROOFLINE)
+    assert summarise(serve(scenario, "default", point.workload))["prefix_hit_tokens"] == 16
+
+
+def test_peers_are_scored_like_ourselves(run_folder):
+    """A peer that says twice of every time is off by 100 % everywhere."""
+    requests = pd.read_csv(run_folder / "requests.csv")
+    ttft_s = requests["first_token_s"] - requests["queued_s"]
+    decoding_s = requests["last_token_s"] - requests["first_token_s"]
+    peer = {
+        "ttft_ms": 2e3 * ttft_s,
+        "tpot_ms": 2e3 * decoding_s / (requests["output_tokens"] - 1).clip(lower=1),
+        "e2e_ms": 2e3 * (requests["last_token_s"] - requests["queued_s"]),
+        "end_s": 2 * requests["last_token_s"],
+    }
+    pd.DataFrame(peer).to_csv(run_folder / "peer_other.csv", index=False)
+    errors = read_run(run_folder).peers["other"]
+    assert errors["ttft_mean_s"] == pytest.approx(1)
+    assert errors["e2e_p99_s"] == pytest.approx(1)
+    assert errors["e2e_mape"] == pytest.approx(1)
+    assert errors["output_tokens_per_s"] == pytest.approx(-0.5)
+
+
+def test_two_replicas_are_refused(run_folder):
+    (run_folder / "engine.json").write_text('{"data_parallel_size": 2}')
+    with pytest.raises(UserError, match=r"data_parallel_size is 2; one replica is modelled"):
+        read_run(run_folder)
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        ("engine.json", "{", "engine.json: not json"),
+        ("engine.json", "[]", "engine.json: expected an object"),
+        ("requests.csv", "prompt_tokens\n3\n", "no column 'output_tokens'"),
+        ("prefix_blocks.jsonl", '{"block_ids": ["a"]}', "expected block_ids, a list of whole"),
+        ("prefix_blocks.jsonl", '{"block_ids": []}', "1 lines, expected 60"),
+    ],
+)
+def test_a_damaged_run_is_named_in_a_line(run_folder, file, text, message):
+    (run_folder / file).write_text(text)
+    with pytest.raises(UserError, match=message) as error:
+        read_run(run_folder)
+    assert "\n" not in str(error.value)
+
+
+def test_a_time_that_is_none_is_named_by_file_line_and_column(run_folder):
+    path = run_folder / "requests.csv"
+    lines = path.read_text().splitlines()
+    lines[3] = lines[3].replace(lines[3].split(",")[3], "soon")
+    path.write_text("\n".join(lines))
+    with pytest.raises(UserError, match=r"'first_token_s', line 4: got 'soon', expected a"):
+        read_run(run_folder)
+
+
+# --- tables of runs ---
+
+
+def write_points(tmp_path: Path, name: str, rows: list[dict]) -> Path:
+    folder = tmp_path / name
+    folder.mkdir()
+    pd.DataFrame(rows).to_csv(folder / "points.csv", index=False)
+    return folder
+
+
+CLOSED_LOOP = {
+    "backend_version": "0.12.0",
+    "tp": 2,
+    "isl": 200,
+    "osl": 30,
+    "concurrency": 4,
+    "ttft_ms": 50.0,
+    "tpot_ms": 10.0,
+}
+
+
+def test_a_closed_loop_sends_ten_requests_for_each_client(tmp_path):
+    case = read_rows(write_points(tmp_path, "h100-qwen3-32b-closedloop", [CLOSED_LOOP]))
+    (point,) = case.points
+    records = simulate(with_latency(point.scenario, ROOFLINE), "default")
+    assert len(records.requests) == 40
+    assert (records.requests["arrival_ns"] == 0).sum() == 4
+    assert (records.requests["prompt_tokens"] == 200).all()
+
+
+def test_dated_rows_draw_lengths_from_four_fifths_up(tmp_path):
+    row = {**CLOSED_LOOP, "measured": "2025-10-29", "isl": 1000}
+    del row["backend_version"]
+    (point,) = read_rows(write_points(tmp_path, "h100-llama-70b-fp8-closedloop", [row])).points
+    prompts = simulate(with_latency(point.scenario, ROOFLINE), "default").requests["prompt_tokens"]
+    assert 800 <= prompts.min() < prompts.max() <= 1000
+
+
+def test_a_closed_loop_of_the_simulator_itself_is_predicted_without_error(tmp_path):
+    folder = write_points(tmp_path, "h100-qwen3-32b-closedloop", [CLOSED_LOOP])
+    (point,) = read_rows(folder).points
+    truth = summarise(simulate(with_latency(point.scenario, ROOFLINE), "default"))
+    row = {
+        **CLOSED_LOOP,
+        "ttft_ms": truth["ttft_mean_s"] * 1e3,
+        "tpot_ms": truth["tpot_mean_s"] * 1e3,
+    }
+    pd.DataFrame([row]).to_csv(folder / "points.csv", index=False)
+    (point,) = read_rows(folder).points
+    assert predict(point, ROOFLINE).errors == pytest.approx(
+        {"ttft_mean_s": 0, "tpot_mean_s": 0}, abs=1e-9
+    )
+
+
+BURST = {
+    "num_requests": 30,
+    "max_num_seqs": 10,
+    "prompt_tokens": 12,
+    "output_tokens": 5.02,
+    "num_kv_tokens": 3200,
+    "output_tokens_per_s": 100.0,
+    **{f"ttft_{part}_ms": 100.0 for part in ("mean", "p50", "p99")},
+    **{f"{n}_{part}_ms": 0.0 for n in ("tpot", "itl") for part in ("mean", "p50", "p99")},
+}
+
+
+def test_a_burst_comes_at_once_to_as_many_slots_and_blocks_as_the_row_says(tmp_path):
+    folder = write_points(tmp_path, "h100-64gb-llama-3.1-8b-burst", [BURST])
+    (point,) = read_rows(folder).points
+    records = simulate(with_latency(point.scenario, ROOFLINE), "default")
+    assert records.requests["arrival_ns"].max() == 0
+    assert records.steps["running"].max() == 10
+    assert point.scenario.engine_config("default").num_blocks == 3200 // 16 - 1
+
+
+def test_a_gap_of_zero_is_absent_not_measured(tmp_path):
+    folder = write_points(tmp_path, "h100-64gb-llama-3.1-8b-burst", [BURST])
+    (point,) = read_rows(folder).points
+    assert set(point.measured) == {
+        "ttft_mean_s",
+        "ttft_p50_s",
+        "ttft_p99_s",
+        "output_tokens_per_s",
+    }
+
+
+STATIC = {"tp": 1, "input_len": 64, "output_len": 16, "batch_size": 8, "latency_s": 1.0}
+
+
+def test_a_static_batch_is_timed_to_its_last_token(tmp_path):
+    rows = [{"model": "meta-llama/Llama-2-7b-hf", **STATIC}]
+    (point,) = read_rows(write_points(tmp_path, "a100-static-batch", rows)).points
+    scored = predict(point, ROOFLINE)
+    records = simulate(with_latency(point.scenario, ROOFLINE), "default")
+    assert scored.predicted == {"span_s": records.requests["finished_ns"].max() / 1e9}
+    assert point.scenario.model == "llama-2-7b"
+
+
+def test_rows_of_unknown_models_are_counted_and_left_out(tmp_path):
+    known = {"model": "meta-llama/Llama-2-7b-hf", **STATIC}
+    rows = [known, {**known, "model": "nobody/Nothing-9B"}, {**known, "model": "nobody/Nothing-9B"}]
+    case = read_rows(write_points(tmp_path, "a100-static-batch", rows))
+    assert len(case.points) == 1
+    assert case.skipped[0].startswith("2 rows: model: got 'nobody/Nothing-9B'")
+
+
+def test_a_table_of_no_known_kind_is_refused_with_the_kinds(tmp_path):
+    folder = write_points(tmp_path, "h100-llama-2-7b", [{"a": 1}])
+    with pytest.raises(UserError, match=r"of no known kind; expected .*closed loop: tp, isl"):
+        read_rows(folder)
+
+
+@pytest.mark.parametrize(("num_blocks", "is_limited"), [(1_000, True), (10_000, False)])
+def test_rows_that_wait_for_blocks_are_told_apart(tmp_path, num_blocks, is_limited):
+    """32 clients with 2,200 tokens each come to need 4,400 blocks of 16."""
+    row = {**CLOSED_LOOP, "isl": 2_000, "osl": 200, "concurrency": 32}
+    folder = write_points(tmp_path, "h100-qwen3-32b-closedloop", [row])
+    (point,) = read_rows(folder).points
+    data = point.scenario.model_dump(mode="json", exclude_none=True)
+    data["engine"]["num_blocks"] = num_blocks
+    point = replace(point, scenario=Scenario.parse(data))
+    assert predict(point, ROOFLINE).is_kv_limited is is_limited
+
+
+# --- errors and constants ---
+
+
+def test_errors_are_relative_to_what_was_measured():
+    assert relative_errors({"a": 11.0, "b": 1.0}, {"a": 10.0}) == {"a": pytest.approx(0.1)}
+
+
+def test_errors_over_rows_by_hand(tmp_path):
+    """-10 %, +20 % and +60 %: median |error| 20 %, median error +20 %, 90 % below 52 %."""
+    rows = [{**CLOSED_LOOP, "concurrency": c} for c in (1, 2, 3)]
+    points = read_rows(write_points(tmp_path, "h100-qwen3-32b-closedloop", rows)).points
+    scored = [predict(point, ROOFLINE) for point in points]
+    for one, error in zip(scored, (-0.1, 0.2, 0.6), strict=True):
+        one.errors.clear()
+        one.errors["tpot_mean_s"] = error
+    row = over_rows(scored).loc["tpot_mean_s"]
+    assert row.to_dict() == pytest.approx(
+        {"rows": 3, "median_absolute": 0.2, "median_signed": 0.2, "p90_absolute": 0.52}
+    )
+
+
+def test_the_host_cost_of_runs_made_with_it_is_found_again(tmp_path):
+    """To a tenth: the time of a token has some steps with prefills in it, which the fit ignores."""
+    rows = [{**CLOSED_LOOP, "osl": 200, "concurrency": c} for c in (2, 8, 24, 64)]
+    folder = write_points(tmp_path, "h100-qwen3-32b-closedloop", rows)
+    truth = [
+        summarise(simulate(with_latency(point.scenario, ROOFLINE), "default"))
+        for point in read_rows(folder).points
+    ]
+    for row, metrics in zip(rows, truth, strict=True):
+        row["ttft_ms"], row["tpot_ms"] = (metrics[f"{n}_mean_s"] * 1e3 for n in ("ttft", "tpot"))
+    pd.DataFrame(rows).to_csv(folder / "points.csv", index=False)
+    free = ROOFLINE | {"overhead_s": 0.0, "per_sequence_s": 0.0}
+    scored = list(predict_all(read_rows(folder).points, free))
+    cost = fit_host_cost("x", scored)
+    assert cost.overhead_s == pytest.approx(0.002, rel=0.1)
+    assert cost.per_sequence_s == pytest.approx(0.00005, rel=0.1)
+    assert cost.source == "fitted on x, 4 rows"
+
+
+def test_a_host_that_works_beside_the_gpu_costs_nothing():
+    assert default_host_cost("asynchronous engine", "profile")[:2] == (0, 0)
+    assert default_host_cost("engine", "profile") is ASSUMED
+
+
+def test_without_a_kind_the_profile_beside_the_case_is_taken(tmp_path, run_folder):
+    (tmp_path / "validation").mkdir()
+    folder = run_folder.rename(tmp_path / "validation" / run_folder.name)
+    profile = tmp_path / "profiles" / "rtx4090-llama-3.1-8b"
+    profile.mkdir(parents=True)
+    case = read_run(folder)
+    assert choose(case, folder, None, [], None).latency["kind"] == "roofline"
+    (profile / "tp1_dense.csv").write_text("layer,tokens,time_us\n")
+    assert choose(case, folder, None, [], None).latency["folder"] == str(profile)
+
+
+def test_a_profile_that_is_not_there_is_asked_for_with_its_place(run_folder):
+    case = read_run(run_folder)
+    with pytest.raises(UserError, match=r"no folder of tables of llama-3.1-8b on rtx-4090 in "):
+        choose(case, run_folder, "profile", [], None)
+
+
+def test_fitted_needs_steps(run_folder):
+    case = read_run(run_folder)
+    with pytest.raises(UserError, match=r"--fit STEPS\.csv"):
+        choose(case, run_folder, "fitted", [], None)

@@ -18,8 +18,10 @@ class RooflineProducts:
         self._efficiency = efficiency
         model, bandwidth = deployment.model, deployment.hardware.bandwidth_bytes_per_s
         # Read and written for each token and layer: two norms with the residual added, queries and
-        # keys rotated, what lies between the halves of the feed-forward network.
-        widths = 8 * model.d_model + 3 * model.d_ff * max(model.num_experts_per_token, 1)
+        # keys rotated, what lies between the halves of the feed-forward network, of which a GPU has
+        # its share.
+        ffn = 3 * model.d_ff * max(model.num_experts_per_token, 1)
+        widths = 8 * model.d_model + ffn / deployment.tensor_parallel_size
         between_bytes = model.num_layers * widths * deployment.activation_bytes
         self._between_s = model.num_layers * _NUM_ELEMENTWISE * efficiency.kernel_s
         share = efficiency.bandwidth[deployment.activation_arithmetic]

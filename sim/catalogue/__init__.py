@@ -45,10 +45,20 @@ def find_model(name_or_hf_id: str) -> str:
 
 
 def load_efficiency(hardware: str) -> Efficiency:
-    """What a GPU of the catalogue reaches; the common values for all that was not measured."""
-    common, own = _read("efficiency")["common"], _read("efficiency").get(hardware, {})
+    """What a GPU of the catalogue reaches; the common values for all that was not measured.
+
+    A GPU with the processor of another, but other memory, reaches the same shares of its own peaks.
+    """
+    table = _read("efficiency")
+    common, own = table["common"], table.get(_same_chip().get(hardware, hardware), {})
     shares = {name: {**common[name], **own.get(name, {})} for name in ("flop", "bandwidth")}
     return Efficiency(**{**common, **own, **shares})
+
+
+def _same_chip() -> dict[str, str]:
+    """GPU that was not measured -> one with the same processor that was."""
+    same: dict[str, str] = _read("efficiency")["same_chip"]
+    return same
 
 
 def names(table: str) -> list[str]:

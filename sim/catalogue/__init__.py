@@ -47,18 +47,20 @@ def find_model(name_or_hf_id: str) -> str:
 def load_efficiency(hardware: str) -> Efficiency:
     """What a GPU of the catalogue reaches; the common values for all that was not measured.
 
-    A GPU with the processor of another, but other memory, reaches the same shares of its own peaks.
+    A GPU with the processor of one that was measured, but other memory, has all of its shares that
+    do not depend on the memory.
     """
     table = _read("efficiency")
-    common, own = table["common"], table.get(_same_chip().get(hardware, hardware), {})
+    common, own = table["common"], table.get(hardware, {})
+    if hardware in table["same_processor"]:
+        measured = table[table["same_processor"][hardware]]
+        own = {name: value for name, value in measured.items() if name not in _OF_MEMORY}
+        own["source"] += "; its memory: " + common["source"]
     shares = {name: {**common[name], **own.get(name, {})} for name in ("flop", "bandwidth")}
     return Efficiency(**{**common, **own, **shares})
 
 
-def _same_chip() -> dict[str, str]:
-    """GPU that was not measured -> one with the same processor that was."""
-    same: dict[str, str] = _read("efficiency")["same_chip"]
-    return same
+_OF_MEMORY = ("bandwidth", "attention_bandwidth", "mixed_attention_bandwidth")
 
 
 def names(table: str) -> list[str]:

@@ -20,12 +20,12 @@ _KNOWN = {
         0.0, 0.0, "with asynchronous scheduling the host works while the GPU does"
     ),
     "client of a synchronous server": HostCost(
-        0.00114, 0.0000164, "fitted on h100-64gb-llama-3.1-8b-burst, 21 rows"
+        0.00163, 0.0000166, "fitted on h100-64gb-llama-3.1-8b-burst, 21 rows"
     ),
     "client of an asynchronous server": HostCost(
-        0.00079, 0.000028, "fitted on h100-llama-70b-fp8-closedloop, 42 rows"
+        0.00081, 0.000036, "fitted on h100-llama-70b-fp8-closedloop, 42 rows"
     ),
-    "offline": HostCost(0.00199, 0.0000762, "fitted on h100-static-batch, 361 rows"),
+    "offline": HostCost(0.00199, 0.0000774, "fitted on h100-static-batch, 361 rows"),
 }
 # What the library of kernels leaves out besides, sampling for one, is in the fit with it.
 _SILICON = HostCost(0.00127, 0.00003, "fitted on h100-llama-70b-fp8-closedloop, 42 rows")

@@ -255,7 +255,7 @@ FITTED_ON = {
 
 
 def test_every_entry_of_the_catalogue_is_fitted_here():
-    assert set(CATALOGUE) == {"common", "same_chip", *FITTED_ON}
+    assert set(CATALOGUE) == {"common", "same_processor", *FITTED_ON}
 
 
 @pytest.mark.parametrize("hardware", FITTED_ON)

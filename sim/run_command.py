@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from sim.experiment import Result, plan_jobs, run_jobs
-from sim.latency.build import describe_latency
+from sim.latency.build import build_latency
 from sim.progress import progress_bar
 from sim.run_folder import (
     folder_for,
@@ -79,7 +79,7 @@ def assumptions(scenario: Scenario) -> list[str]:
         if scenario.replications > 1
         else "one run a point: its sampling error is not known (see `replications`)"
     )
-    times = _of_points(scenario, lambda point: [f"step times: {describe_latency(point)}"])
+    times = _of_points(scenario, lambda point: [f"step times: {build_latency(point).source}"])
     return [runs, *times, *_of_points(scenario, _memory_lines)]
 
 

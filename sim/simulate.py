@@ -53,7 +53,7 @@ def serve(
         dates_evictions=config.enable_prefix_caching,
     )
     env = env or simpy.Environment()
-    replica = Replica(env, engine, build_latency(scenario), recorder)
+    replica = Replica(env, engine, build_latency(scenario).latency, recorder)
     _send(env, replica, workload)
     with rare_garbage_collection():
         env.run()

@@ -11,7 +11,7 @@ import pandas as pd
 from rich.console import Console
 
 from sim.errors import UserError
-from sim.latency.build import describe_latency
+from sim.latency.build import build_latency
 from sim.run_folder import new_folder
 from sim.tables import print_table
 from sim.validation.case import Case, Point
@@ -98,12 +98,12 @@ def validate_case(
 
 def _words(scored: list[Scored], times: StepTimes) -> str:
     """Where step times and the host's cost are from."""
-    points = [one.point for one in scored]
-    scenario = with_latency(scored[0].point.scenario, times.latency)
-    models = {(p.scenario.model, p.scenario.deployment.tensor_parallel_size) for p in points}
-    name = None if len(models) == 1 else f"each row's model and number of {scenario.hardware}"
-    words = describe_latency(scenario, name)
-    return f"{words} ({times.host_source})" if times.host_source else words
+    scenarios = [one.point.scenario for one in scored]
+    deployed = {(one.model, one.deployment.tensor_parallel_size) for one in scenarios}
+    words = build_latency(with_latency(scenarios[0], times.latency)).source
+    if times.host_source:
+        words += f" ({times.host_source})"
+    return words if len(deployed) == 1 else f"{words}; so in the first row"
 
 
 def _predict(

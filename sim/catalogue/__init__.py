@@ -14,7 +14,7 @@ from sim.catalogue.model import Model
 
 def load_hardware(name: str) -> Hardware:
     """A GPU of the catalogue. Raises KeyError for an unknown name."""
-    return Hardware(**_read("hardware")[name])
+    return Hardware(name=name, **_read("hardware")[name])
 
 
 def load_model(name: str) -> Model:

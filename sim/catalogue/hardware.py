@@ -7,6 +7,7 @@ from dataclasses import dataclass
 class Hardware:
     """One GPU.
 
+    name: its key in the catalogue.
     source: where the figures are from.
     peak_flop_per_s: dense (no sparsity) peak by type of arithmetic: bf16 (fp16 is the same), fp8,
         fp32.
@@ -14,6 +15,7 @@ class Hardware:
     interconnect_bytes_per_s: to the other GPUs of the machine, in one direction.
     """
 
+    name: str
     title: str
     source: str
     peak_flop_per_s: dict[str, float]

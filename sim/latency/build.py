@@ -1,17 +1,17 @@
 """The step-latency model that a scenario asks for, and in words where its times come from."""
 
 from pathlib import Path
+from typing import NamedTuple
 
 from sim import catalogue
-from sim.catalogue.efficiency import Efficiency
-from sim.latency.allreduce import AllReduce, NoAllReduce
+from sim.deployment import Deployment
 from sim.latency.fitted import describe, describe_residuals, fit_files
 from sim.latency.linear import LinearLatency
 from sim.latency.model import LatencyModel
-from sim.latency.operators import Attention, OperatorLatency, Products
-from sim.latency.profile import load_profile
-from sim.latency.roofline import RooflineAttention, RooflineProducts
-from sim.latency.silicon import SiliconAttention, SiliconKernels, SiliconProducts
+from sim.latency.operators import OperatorLatency, Operators
+from sim.latency.profile import profile_operators
+from sim.latency.roofline import roofline_operators
+from sim.latency.silicon import silicon_operators
 from sim.scenario import (
     ConstantSpec,
     FittedSpec,
@@ -23,94 +23,67 @@ from sim.scenario import (
 )
 
 
-def build_latency(scenario: Scenario) -> LatencyModel:
-    """The step-latency model.
+class Described(NamedTuple):
+    """A latency model, and in words where its times are from."""
+
+    latency: LatencyModel
+    source: str
+
+
+def build_latency(scenario: Scenario) -> Described:
+    """The step times of a scenario.
 
     Raises UserError where tables or a library are missing, or do not cover the deployment.
     """
     spec = scenario.latency
     if isinstance(spec, ConstantSpec):
-        return LinearLatency(step_s=spec.step_time_s)
+        return Described(LinearLatency(step_s=spec.step_time_s), spec.kind)
     if isinstance(spec, LinearSpec):
-        return LinearLatency(**spec.model_dump(exclude={"kind"}))
+        return Described(LinearLatency(**spec.model_dump(exclude={"kind"})), spec.kind)
     if isinstance(spec, FittedSpec):
-        return fit_files(spec.files).latency
-    return _of_operators(scenario, spec)
-
-
-def _of_operators(
-    scenario: Scenario, spec: RooflineSpec | ProfileSpec | SiliconSpec
-) -> OperatorLatency:
-    return OperatorLatency(
-        *_operators(scenario, spec),
-        overhead_s=spec.overhead_s,
-        per_sequence_s=spec.per_sequence_s,
-    )
-
-
-def _operators(
-    scenario: Scenario, spec: RooflineSpec | ProfileSpec | SiliconSpec
-) -> tuple[Products, Attention, AllReduce | NoAllReduce]:
+        return _fitted(spec)
     deployment = scenario.build_deployment()
+    operators = build_operators(deployment, spec)
+    host = {"overhead_s": spec.overhead_s, "per_sequence_s": spec.per_sequence_s}
+    source = f"{operators.source}; {_describe(deployment)}; {_describe_host(spec)}"
+    return Described(OperatorLatency(operators, **host), source)
+
+
+def build_operators(
+    deployment: Deployment, spec: RooflineSpec | ProfileSpec | SiliconSpec
+) -> Operators:
+    """The operators of a deployed model; see `build_latency`."""
     if isinstance(spec, SiliconSpec):
-        kernels = SiliconKernels(deployment, scenario.hardware)
-        return SiliconProducts(kernels), SiliconAttention(kernels), NoAllReduce()
-    efficiency = _efficiency(scenario.hardware, spec)
-    allreduce = AllReduce(deployment, efficiency)
+        return silicon_operators(deployment)
+    hardware = deployment.hardware.name
     if isinstance(spec, ProfileSpec):
-        profile = load_profile(Path(spec.folder), deployment, efficiency)
-        return profile.products, profile.attention, allreduce
-    products = RooflineProducts(deployment, efficiency)
-    return products, RooflineAttention(deployment, efficiency), allreduce
-
-
-def _efficiency(hardware: str, spec: RooflineSpec | ProfileSpec) -> Efficiency:
-    """The catalogue's constants of a GPU, or those that the scenario gives instead."""
-    if isinstance(spec, ProfileSpec):
-        return catalogue.load_efficiency(hardware)
+        efficiency = catalogue.load_efficiency(hardware)
+        return profile_operators(Path(spec.folder), deployment, efficiency)
     efficiency = catalogue.load_efficiency(hardware if spec.constants == "gpu" else "common")
     if spec.flop_efficiency is not None:
         efficiency = efficiency.with_flop(spec.flop_efficiency)
     if spec.bandwidth_efficiency is not None:
         efficiency = efficiency.with_bandwidth(spec.bandwidth_efficiency)
-    return efficiency
+    return roofline_operators(deployment, efficiency)
 
 
-def describe_latency(scenario: Scenario, model: str | None = None) -> str:
-    """Where the step times come from, in words.
+def _fitted(spec: FittedSpec) -> Described:
+    fit = fit_files(spec.files)
+    names = " and ".join("/".join(Path(file).parts[-2:]) for file in spec.files)
+    residuals = describe_residuals(fit.residuals)
+    return Described(fit.latency, f"{describe(fit.latency)}, fitted on {names}: {residuals}")
 
-    model: what to call the model on its GPUs, where the scenario is one of several.
-    """
-    spec = scenario.latency
-    if isinstance(spec, ConstantSpec | LinearSpec):
-        return spec.kind
-    if isinstance(spec, FittedSpec):
-        fit = fit_files(spec.files)
-        names = " and ".join("/".join(Path(file).parts[-2:]) for file in spec.files)
-        return f"{describe(fit.latency)}, fitted on {names}: {describe_residuals(fit.residuals)}"
+
+def _describe(deployment: Deployment) -> str:
+    weights = deployment.activation_dtype if deployment.weights == "none" else deployment.weights
+    return (
+        f"{deployment.model.title} on {deployment.tensor_parallel_size} x "
+        f"{deployment.hardware.name}, {weights} weights, {deployment.kv_dtype} KV"
+    )
+
+
+def _describe_host(spec: RooflineSpec | ProfileSpec | SiliconSpec) -> str:
     host = f"{spec.overhead_s * 1000:.3g} ms a step"
     if spec.per_sequence_s:
         host += f" and {spec.per_sequence_s * 1000:.3g} ms a sequence"
-    return f"{_describe_operators(scenario, spec, model)}; {host} besides"
-
-
-def _describe_operators(
-    scenario: Scenario, spec: RooflineSpec | ProfileSpec | SiliconSpec, model: str | None
-) -> str:
-    deployment = scenario.build_deployment()
-    weights = deployment.activation_dtype if deployment.weights == "none" else deployment.weights
-    alone = f"{scenario.model} on {deployment.tensor_parallel_size} x {scenario.hardware}"
-    what = f"{model or alone}, {weights} weights, {deployment.kv_dtype} KV"
-    if isinstance(spec, SiliconSpec):
-        return f"kernels measured by aiconfigurator-core, {what}"
-    efficiency = _efficiency(scenario.hardware, spec)
-    if isinstance(spec, ProfileSpec):
-        missing = load_profile(Path(spec.folder), deployment, efficiency).missing
-        return f"tables of {Path(spec.folder).name}, {what}" + (
-            f"; roofline for {missing}" if missing else ""
-        )
-    arithmetic = deployment.arithmetic
-    return (
-        f"roofline of {what}, products at {efficiency.flop[arithmetic]:.0%} of peak FLOP/s and "
-        f"{efficiency.bandwidth[arithmetic]:.0%} of bandwidth ({efficiency.source})"
-    )
+    return f"{host} besides"

@@ -1,6 +1,6 @@
 """A step as a sequence of operators, whoever knows how long each of them takes."""
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from sim.latency.allreduce import AllReduce, NoAllReduce
 from sim.latency.model import Curve, CurveLatency, Prefills
@@ -23,6 +23,15 @@ class Attention(Protocol):
         """Of a step with prefill chunks."""
 
 
+class Operators(NamedTuple):
+    """Everything that a step consists of on a GPU, and in words where the times are from."""
+
+    products: Products
+    attention: Attention
+    allreduce: AllReduce | NoAllReduce
+    source: str
+
+
 class OperatorLatency(CurveLatency):
     """The time of a step is that of its operators, one after the other.
 
@@ -30,18 +39,8 @@ class OperatorLatency(CurveLatency):
     besides, on the host.
     """
 
-    def __init__(
-        self,
-        products: Products,
-        attention: Attention,
-        allreduce: AllReduce | NoAllReduce,
-        *,
-        overhead_s: float,
-        per_sequence_s: float,
-    ) -> None:
-        self._products = products
-        self._attention = attention
-        self._allreduce = allreduce
+    def __init__(self, operators: Operators, *, overhead_s: float, per_sequence_s: float) -> None:
+        self._products, self._attention, self._allreduce, _ = operators
         self._overhead_s = overhead_s
         self._per_sequence_s = per_sequence_s
 

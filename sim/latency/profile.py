@@ -1,45 +1,38 @@
 """A step from tables of measured operators, in whichever of three forms a folder has them."""
 
 from pathlib import Path
-from typing import NamedTuple
 
 from sim.catalogue.efficiency import Efficiency
 from sim.deployment import Deployment
 from sim.errors import UserError
+from sim.latency.allreduce import AllReduce
 from sim.latency.kernel_tables import KernelAttention, KernelProducts
 from sim.latency.layer_tables import LayerAttention, LayerProducts, MlpProducts
 from sim.latency.measurements import find_table
-from sim.latency.operators import Attention, Products
+from sim.latency.operators import Operators
 from sim.latency.roofline import RooflineAttention
 
 
-class Profile(NamedTuple):
-    """What a folder of tables says of a deployment, and in words what it does not say."""
-
-    products: Products
-    attention: Attention
-    missing: str
-
-
-def load_profile(folder: Path, deployment: Deployment, efficiency: Efficiency) -> Profile:
+def profile_operators(folder: Path, deployment: Deployment, efficiency: Efficiency) -> Operators:
     """The tables of a folder; what they lack is taken from the roofline.
 
     Raises UserError for a folder without tables, or whose tables are of another model or GPU shard.
     """
-    num_gpus = deployment.tensor_parallel_size
+    num_gpus, allreduce = deployment.tensor_parallel_size, AllReduce(deployment, efficiency)
+    tables = f"tables of {folder.name}"
     if find_table(folder / f"tp{num_gpus}_dense.csv"):
         layers = LayerProducts(folder, deployment), LayerAttention(folder, deployment)
-        return Profile(*layers, missing="")
+        return Operators(*layers, allreduce, tables)
     if find_table(folder / "gemm.csv"):
         products = KernelProducts(folder, deployment, efficiency)
         attention = KernelAttention(folder, deployment, efficiency)
-        return Profile(products, attention, missing="all that is no product and no attention")
+        lacking = "roofline for experts and all that is no product and no attention"
+        return Operators(products, attention, allreduce, f"{tables}, {lacking}")
     if find_table(folder / "mlp.csv"):
-        return Profile(
-            MlpProducts(folder, deployment, efficiency),
-            RooflineAttention(deployment, efficiency),
-            missing="attention and the output projection",
-        )
+        products_ = MlpProducts(folder, deployment, efficiency)
+        attention_ = RooflineAttention(deployment, efficiency)
+        lacking = "roofline for attention and the output projection"
+        return Operators(products_, attention_, allreduce, f"{tables}, {lacking}")
     raise UserError(
         f"{folder}: no tables for {num_gpus} GPUs; expected tp{num_gpus}_dense.csv and others, "
         "gemm.csv and others, or mlp.csv (see docs/profiles.md)"

@@ -5,9 +5,23 @@ Williams, Waterman and Patterson, "Roofline", CACM 52(4), 2009. docs/latency.md 
 
 from sim.catalogue.efficiency import Efficiency
 from sim.deployment import Deployment, Matrix
+from sim.latency.allreduce import AllReduce
 from sim.latency.model import Curve, Prefills, num_pairs
+from sim.latency.operators import Operators
 
 _NUM_ELEMENTWISE = 4  # kernels of a layer that are no product: two norms, rotation, activation
+
+
+def roofline_operators(deployment: Deployment, efficiency: Efficiency) -> Operators:
+    """Every operator from the sizes of the model and the peaks of the GPU."""
+    arithmetic = deployment.arithmetic
+    return Operators(
+        RooflineProducts(deployment, efficiency),
+        RooflineAttention(deployment, efficiency),
+        AllReduce(deployment, efficiency),
+        f"roofline with products at {efficiency.flop[arithmetic]:.0%} of peak FLOP/s and "
+        f"{efficiency.bandwidth[arithmetic]:.0%} of bandwidth ({efficiency.source})",
+    )
 
 
 class RooflineProducts:

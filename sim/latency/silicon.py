@@ -10,7 +10,9 @@ from typing import Any
 from sim.catalogue.model import Model
 from sim.deployment import Deployment
 from sim.errors import UserError
+from sim.latency.allreduce import NoAllReduce
 from sim.latency.model import Curve, Prefills
+from sim.latency.operators import Operators
 
 # GPUs of the catalogue -> the library's names of those whose kernels were measured.
 SYSTEMS = {
@@ -28,15 +30,25 @@ _CONTEXTS = (1, *(16 * 2**i for i in range(14)))  # knots of a decode's context,
 _CACHED_SHAPES = 1 << 16
 
 
+def silicon_operators(deployment: Deployment) -> Operators:
+    """Every operator as the library has it, its own all-reduces included.
+
+    Raises UserError where the library is not installed or does not cover the deployment.
+    """
+    kernels = SiliconKernels(deployment)
+    source = "kernels measured by aiconfigurator-core"
+    return Operators(SiliconProducts(kernels), SiliconAttention(kernels), NoAllReduce(), source)
+
+
 class SiliconKernels:
     """The operators of a deployed model, each with the time of its measured kernels.
 
     Raises UserError where the library is not installed or does not cover the deployment.
     """
 
-    def __init__(self, deployment: Deployment, system: str) -> None:
+    def __init__(self, deployment: Deployment) -> None:
         self._deployment = deployment
-        engine = _compile(deployment, system)
+        engine = _compile(deployment)
         self._evaluate = {
             "generation": engine.evaluate_generation_ops,
             "context": engine.evaluate_context_ops,
@@ -65,10 +77,8 @@ class SiliconKernels:
                 raise _not_covered(self._deployment, error) from None
 
     @lru_cache(_CACHED_SHAPES)  # noqa: B019 - an instance lives as long as its run
-    def products_s(self, num_tokens: int, is_decode: bool) -> float:
+    def products_s(self, num_tokens: int) -> float:
         """All of the layers but attention, all-reduces included."""
-        if is_decode:
-            return self._seconds("generation", "other", batch_size=num_tokens, s=1)
         return self._seconds("context", "other", batch_size=1, s=num_tokens, x=num_tokens)
 
     @lru_cache(_CACHED_SHAPES)  # noqa: B019
@@ -94,8 +104,7 @@ class SiliconProducts:
 
     def seconds(self, num_tokens: int, num_rows: int) -> float:
         """See Products."""
-        layers_s = self._kernels.products_s(num_tokens, num_tokens == num_rows)
-        return layers_s + self._kernels.output_s(num_rows)
+        return self._kernels.products_s(num_tokens) + self._kernels.output_s(num_rows)
 
 
 class SiliconAttention:
@@ -119,7 +128,7 @@ class SiliconAttention:
         return seconds + sum(self._kernels.chunk_attention_s(*chunk) for chunk in prefills)
 
 
-def _compile(deployment: Deployment, system: str) -> Any:
+def _compile(deployment: Deployment) -> Any:
     try:
         from aiconfigurator_core.sdk.engine import EngineHandle
     except ImportError:
@@ -128,7 +137,7 @@ def _compile(deployment: Deployment, system: str) -> Any:
             "pip install 'kvsim[silicon]' brings it"
         ) from None
     logging.getLogger("aiconfigurator_core").setLevel(logging.ERROR)
-    quantization = deployment.weights
+    system, quantization = deployment.hardware.name, deployment.weights
     if system not in SYSTEMS or quantization not in _PRODUCTS or deployment.kv_dtype not in _KV:
         raise UserError(
             f"latency.kind: silicon does not cover {deployment.hardware.title} with "

@@ -168,6 +168,7 @@ TINY_MODEL: dict[str, Any] = {
     "vocab_size": 100,
 }
 TINY_GPU: dict[str, Any] = {
+    "name": "tiny",
     "title": "a tiny GPU",
     "source": "made up",
     "peak_flop_per_s": {"bf16": 2e9, "fp8": 4e9, "fp32": 1e9},

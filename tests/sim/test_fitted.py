@@ -162,7 +162,7 @@ def test_scenario_reads_its_files_together(tmp_path, new_scenario):
         write(tmp_path, f"{HEADER}\n{prefills}\n", "prefills.csv"),
         write(tmp_path, f"{HEADER}\n{decodes}\n", "decodes.csv"),
     ]
-    latency = build_latency(new_scenario(latency={"kind": "fitted", "files": files}))
+    latency = build_latency(new_scenario(latency={"kind": "fitted", "files": files})).latency
     assert latency.decode_times_ns(10, 100, 1)[0] == pytest.approx(15_000_000, rel=1e-6)
     assert latency.seconds(1, 1, [(100, 0)]) == pytest.approx(0.206, rel=1e-6)
 

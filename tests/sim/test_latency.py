@@ -8,14 +8,13 @@ import pytest
 
 from sim import catalogue
 from sim.deployment import Deployment
-from sim.latency.allreduce import AllReduce
-from sim.latency.build import build_latency, describe_latency
+from sim.latency.build import build_latency
 from sim.latency.linear import LinearLatency
 from sim.latency.model import Curve, CurveLatency, Prefills
 from sim.latency.operators import OperatorLatency
-from sim.latency.profile import load_profile
-from sim.latency.roofline import RooflineAttention, RooflineProducts
-from sim.latency.silicon import SiliconAttention, SiliconKernels, SiliconProducts
+from sim.latency.profile import profile_operators
+from sim.latency.roofline import roofline_operators
+from sim.latency.silicon import silicon_operators
 
 ATTENTION_ROWS = [
     f"{chunk},{before},{decodes},{context},{chunk * (4 + before) + decodes * (9 + context) ** 0.5}"
@@ -46,14 +45,8 @@ class Staircase(CurveLatency):
 def roofline(name: str, gpu: str, overhead_s: float = 0.001, **deployed) -> OperatorLatency:
     hardware = catalogue.load_hardware(gpu)
     deployment = Deployment(model=catalogue.load_model(name), hardware=hardware, **deployed)
-    shares = catalogue.load_efficiency(gpu)
-    return OperatorLatency(
-        RooflineProducts(deployment, shares),
-        RooflineAttention(deployment, shares),
-        AllReduce(deployment, shares),
-        overhead_s=overhead_s,
-        per_sequence_s=1e-5,
-    )
+    operators = roofline_operators(deployment, catalogue.load_efficiency(gpu))
+    return OperatorLatency(operators, overhead_s=overhead_s, per_sequence_s=1e-5)
 
 
 def profiled(folder: Path) -> OperatorLatency:
@@ -61,26 +54,15 @@ def profiled(folder: Path) -> OperatorLatency:
         (folder / name).write_text("\n".join(lines))
     hardware = catalogue.load_hardware("rtx-4090")
     deployment = Deployment(model=catalogue.load_model("toy"), hardware=hardware)
-    shares = catalogue.load_efficiency("rtx-4090")
-    profile = load_profile(folder, deployment, shares)
-    reduce = AllReduce(deployment, shares)
-    return OperatorLatency(
-        profile.products, profile.attention, reduce, overhead_s=0.0, per_sequence_s=0.0
-    )
+    operators = profile_operators(folder, deployment, catalogue.load_efficiency("rtx-4090"))
+    return OperatorLatency(operators, overhead_s=0.0, per_sequence_s=0.0)
 
 
 def silicon() -> OperatorLatency:
     pytest.importorskip("aiconfigurator_core", reason="the extra `silicon` is not installed")
     hardware = catalogue.load_hardware("h100-80gb")
     deployment = Deployment(model=catalogue.load_model("llama-3.1-8b"), hardware=hardware)
-    kernels = SiliconKernels(deployment, "h100-80gb")
-    return OperatorLatency(
-        SiliconProducts(kernels),
-        SiliconAttention(kernels),
-        AllReduce(deployment, catalogue.load_efficiency("h100-80gb")),
-        overhead_s=0.001,
-        per_sequence_s=0.0,
-    )
+    return OperatorLatency(silicon_operators(deployment), overhead_s=0.001, per_sequence_s=0.0)
 
 
 # Every kind there is, by what is odd about each.
@@ -222,7 +204,7 @@ def test_answers_do_not_depend_on_what_was_asked_before(tmp_path, new_step):
 
 
 def test_constant_is_the_same_for_every_shape(new_scenario, new_step):
-    latency = build_latency(new_scenario(latency={"kind": "constant", "step_time_s": 0.25}))
+    latency = build_latency(new_scenario(latency={"kind": "constant", "step_time_s": 0.25})).latency
     shapes = [(1, 1, []), (7, 90_000, []), (3, 500, [(512, 0), (16, 4096)])]
     assert [latency.step_time_ns(new_step(*shape)) for shape in shapes] == [250_000_000] * 3
 
@@ -252,7 +234,7 @@ def test_linear_costs_of_chunks_and_doublings_by_hand(new_step):
 
 def test_linear_counts_what_is_left_out_as_nothing(new_scenario, new_step):
     spec = {"kind": "linear", "step_s": 0.002, "per_decode_s": 0.001}
-    latency = build_latency(new_scenario(latency=spec))
+    latency = build_latency(new_scenario(latency=spec)).latency
     assert latency.step_time_ns(new_step(4, 999, [(100, 0)])) == 6_000_000
 
 
@@ -262,7 +244,8 @@ def test_linear_counts_what_is_left_out_as_nothing(new_scenario, new_step):
         (
             {"latency": "roofline"},
             (
-                "roofline of llama-3.1-8b on 1 x a100-80gb",
+                "roofline with products at 77%",
+                "Llama-3.1-8B on 1 x a100-80gb",
                 "bfloat16 weights",
                 "A100",
                 "1 ms a step",
@@ -283,7 +266,7 @@ def test_linear_counts_what_is_left_out_as_nothing(new_scenario, new_step):
     ],
 )
 def test_description_says_where_the_times_come_from(new_scenario, changed, parts):
-    text = describe_latency(new_scenario(**changed))
+    text = build_latency(new_scenario(**changed)).source
     assert [part for part in parts if part not in text] == []
 
 
@@ -294,6 +277,6 @@ def test_description_of_tables_says_what_they_lack(new_scenario, tmp_path):
     text = ",".join(["tp", "num_tokens", *names]) + "\n1,1" + ",1" * len(names) + "\n"
     (tmp_path / "mlp.csv").write_text(text)
     spec = {"kind": "profile", "folder": str(tmp_path)}
-    described = describe_latency(new_scenario(latency=spec))
+    described = build_latency(new_scenario(latency=spec)).source
     assert f"tables of {tmp_path.name}" in described
     assert "roofline for attention and the output projection" in described

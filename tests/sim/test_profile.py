@@ -18,7 +18,7 @@ from sim.latency.build import build_latency
 from sim.latency.grid import Grid, Line
 from sim.latency.measurements import read_table
 from sim.latency.operators import OperatorLatency
-from sim.latency.profile import load_profile
+from sim.latency.profile import profile_operators
 from sim.latency.roofline import RooflineAttention, RooflineProducts
 from sim.scenario_file import load_scenario
 
@@ -182,14 +182,9 @@ def profiled(tmp_path, new_model, new_gpu):
             hardware=new_gpu(),
             tensor_parallel_size=tensor_parallel_size,
         )
-        profile = load_profile(tmp_path, deployment, SHARES)
-        return OperatorLatency(
-            profile.products,
-            profile.attention,
-            NoAllReduce(),
-            overhead_s=0.0,
-            per_sequence_s=0.0,
-        )
+        profile = profile_operators(tmp_path, deployment, SHARES)
+        alone = profile._replace(allreduce=NoAllReduce())
+        return OperatorLatency(alone, overhead_s=0.0, per_sequence_s=0.0)
 
     return make
 
@@ -539,7 +534,7 @@ def recorded(data_dir, new_scenario):
                 deployment={"tensor_parallel_size": num_gpus},
                 latency={"kind": "profile", "folder": str(path), "overhead_s": 0},
             )
-        )
+        ).latency
 
     return make
 
@@ -580,7 +575,7 @@ def test_attention_of_single_chunks_is_that_of_the_table(data_dir, folder, model
         model=catalogue.load_model(model), hardware=catalogue.load_hardware(hardware)
     )
     path = data_dir / "profiles" / folder
-    attention = load_profile(path, deployment, SHARES).attention
+    attention = profile_operators(path, deployment, SHARES).attention
     table = pd.read_csv(next(path.glob("tp1_attention.csv*")))
     rows = table[table.prefill_chunk > 0].sample(300, random_state=1)
     for row in rows.itertuples():
@@ -614,7 +609,7 @@ def test_recorded_tables_agree_with_the_roofline_to_a_factor_of_two(
             deployment={"tensor_parallel_size": num_gpus},
             latency={"kind": "roofline", "overhead_s": 0},
         )
-    )
+    ).latency
     measured = recorded(*profile, num_gpus)
     steps = [
         new_step(32, 32_768),

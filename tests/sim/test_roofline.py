@@ -12,7 +12,7 @@ from sim.latency.allreduce import AllReduce
 from sim.latency.build import build_latency
 from sim.latency.model import num_pairs
 from sim.latency.operators import OperatorLatency
-from sim.latency.roofline import RooflineAttention, RooflineProducts, num_experts_touched
+from sim.latency.roofline import num_experts_touched, roofline_operators
 
 # On the tiny GPU (2 GFLOP/s, 2 GB/s): products take 1 ns a FLOP or 1 ns a byte, in fp8 0.5 ns or
 # 2 ns. Of attention a chunk takes 2 ns a FLOP, a decode 4 ns a byte, beside chunks 8 ns a byte.
@@ -40,13 +40,8 @@ def roofline(new_model, new_gpu):
     def make(model=None, gpu=None, shares=SHARES, overhead_s=0.0, per_sequence_s=0.0, **deployed):
         model, gpu = new_model(**model or {}), new_gpu(**gpu or {})
         deployment = Deployment(model=model, hardware=gpu, **deployed)
-        return OperatorLatency(
-            RooflineProducts(deployment, shares),
-            RooflineAttention(deployment, shares),
-            AllReduce(deployment, shares),
-            overhead_s=overhead_s,
-            per_sequence_s=per_sequence_s,
-        )
+        operators = roofline_operators(deployment, shares)
+        return OperatorLatency(operators, overhead_s=overhead_s, per_sequence_s=per_sequence_s)
 
     return make
 
@@ -293,7 +288,7 @@ def test_scenario_without_constants_has_those_of_its_gpu(new_scenario, new_step)
             + 4_000 * 131_072 / (bandwidth * shares.attention_bandwidth)
             + 32 * shares.attention_s
         )
-        time_ns = build_latency(scenario).step_time_ns(new_step(4, 4_000))
+        time_ns = build_latency(scenario).latency.step_time_ns(new_step(4, 4_000))
         assert time_ns == pytest.approx(seconds * 1e9, abs=1)
 
 
@@ -302,7 +297,7 @@ def test_common_constants_are_those_of_a_gpu_that_was_not_measured(new_scenario,
     times = [
         build_latency(
             new_scenario(hardware="a40", latency={"kind": "roofline", "constants": constants})
-        ).step_time_ns(new_step(4, 4_000, [(100, 0)]))
+        ).latency.step_time_ns(new_step(4, 4_000, [(100, 0)]))
         for constants in ("gpu", "common")
     ]
     assert times[0] == times[1]
@@ -312,7 +307,7 @@ def test_common_constants_differ_from_those_of_a_measured_gpu(new_scenario, new_
     times = [
         build_latency(
             new_scenario(latency={"kind": "roofline", "constants": constants})
-        ).step_time_ns(new_step(4, 4_000))
+        ).latency.step_time_ns(new_step(4, 4_000))
         for constants in ("gpu", "common")
     ]
     assert times[0] != times[1]
@@ -330,7 +325,7 @@ def test_one_share_in_a_scenario_holds_for_every_operator(new_scenario, new_step
     times = [
         build_latency(
             new_scenario(latency={"kind": "roofline", "overhead_s": 0, key: share})
-        ).step_time_ns(new_step(*step))
+        ).latency.step_time_ns(new_step(*step))
         for share in (0.01, 0.02)
     ]
     assert times[0] / times[1] == pytest.approx(2, rel=0.05)

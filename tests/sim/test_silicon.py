@@ -26,7 +26,7 @@ def library():
 
 @pytest.fixture(scope="module")
 def llama(library):
-    return SiliconKernels(deployed("llama-3.1-8b", "h100-80gb"), "h100-80gb")
+    return SiliconKernels(deployed("llama-3.1-8b", "h100-80gb"))
 
 
 @pytest.fixture(scope="module")
@@ -87,15 +87,13 @@ def test_chunk_takes_what_the_library_says_of_a_prefill(llama, asked, num_tokens
 
 @pytest.mark.parametrize("num_gpus", [2, 4])
 def test_all_reduces_are_among_its_operators(asked, num_gpus):
-    kernels = SiliconKernels(
-        deployed("llama-3.1-8b", "h100-80gb", tensor_parallel_size=num_gpus), "h100-80gb"
-    )
+    kernels = SiliconKernels(deployed("llama-3.1-8b", "h100-80gb", tensor_parallel_size=num_gpus))
     step_ms = asked("h100_sxm", tp_size=num_gpus).decode_step_latency(32, 1024, 2)
     assert decode_ms(kernels, 32, 1024) == pytest.approx(step_ms, rel=0.002)
 
 
 def test_fp8_weights_take_what_the_library_says_of_them(asked):
-    kernels = SiliconKernels(deployed("llama-3.1-8b", "h100-80gb", quantization="fp8"), "h100-80gb")
+    kernels = SiliconKernels(deployed("llama-3.1-8b", "h100-80gb", quantization="fp8"))
     step_ms = asked("h100_sxm", quantization="fp8_static").decode_step_latency(32, 1024, 2)
     assert decode_ms(kernels, 32, 1024) == pytest.approx(step_ms, rel=0.002)
 
@@ -113,7 +111,7 @@ def test_experts_take_what_the_library_says_of_them(asked):
         "num_experts_per_tok": 8,
         "vocab_size": 151_936,
     }
-    kernels = SiliconKernels(deployed("qwen3-30b-a3b", "h200"), "h200")
+    kernels = SiliconKernels(deployed("qwen3-30b-a3b", "h200"))
     step_ms = asked("h200_sxm", **sizes).decode_step_latency(32, 1024, 2)
     assert decode_ms(kernels, 32, 1024) == pytest.approx(step_ms, rel=0.002)
 
@@ -130,7 +128,7 @@ def test_gpus_share_every_expert(asked):
     two = deployed("mixtral-8x7b", "h200", tensor_parallel_size=2)
     engine = asked("h200_sxm", tp_size=2, moe_tp_size=2, **sizes)
     step_ms = engine.decode_step_latency(8, 1024, 2)
-    assert decode_ms(SiliconKernels(two, "h200"), 8, 1024) == pytest.approx(step_ms, rel=0.002)
+    assert decode_ms(SiliconKernels(two), 8, 1024) == pytest.approx(step_ms, rel=0.002)
 
 
 def test_curve_of_decodes_goes_through_what_the_library_says(llama, asked):
@@ -152,33 +150,32 @@ def test_mixed_step_adds_up_the_attention_of_decodes_and_chunks(llama):
 
 def test_answers_do_not_depend_on_what_was_asked_before(llama):
     """Those of a shape are kept."""
-    fresh = SiliconKernels(deployed("llama-3.1-8b", "h100-80gb"), "h100-80gb")
+    fresh = SiliconKernels(deployed("llama-3.1-8b", "h100-80gb"))
     for num_tokens in (5, 6, 5):
-        llama.products_s(num_tokens, True)
+        llama.products_s(num_tokens)
         llama.chunk_attention_s(num_tokens, 100)
-    assert llama.products_s(5, True) == fresh.products_s(5, True)
-    assert llama.products_s(5, False) == fresh.products_s(5, False)
+    assert llama.products_s(5) == fresh.products_s(5)
     assert llama.chunk_attention_s(5, 100) == fresh.chunk_attention_s(5, 100)
 
 
 def test_answers_of_two_deployments_are_kept_apart(llama):
-    other = SiliconKernels(deployed("llama-3.2-1b", "h100-80gb"), "h100-80gb")
-    assert other.products_s(5, True) < llama.products_s(5, True) / 2
+    other = SiliconKernels(deployed("llama-3.2-1b", "h100-80gb"))
+    assert other.products_s(5) < llama.products_s(5) / 2
 
 
 def test_host_costs_come_on_top(library, new_scenario, new_step):
     """1 ms a step and 0.1 ms for each of three decodes."""
     spec = {"kind": "silicon", "overhead_s": 0}
-    without = build_latency(new_scenario(latency=spec))
+    without = build_latency(new_scenario(latency=spec)).latency
     spec = {"kind": "silicon", "overhead_s": 0.001, "per_sequence_s": 1e-4}
-    with_host = build_latency(new_scenario(latency=spec))
+    with_host = build_latency(new_scenario(latency=spec)).latency
     step = new_step(3, 3_000)
     assert with_host.step_time_ns(step) - without.step_time_ns(step) == 1_300_000
 
 
 def test_every_gpu_it_is_said_to_know_is_known(library):
     for hardware, system in SYSTEMS.items():
-        kernels = SiliconKernels(deployed("llama-3.1-8b", hardware), hardware)
+        kernels = SiliconKernels(deployed("llama-3.1-8b", hardware))
         assert 0 < decode_ms(kernels, 1, 128) < 100, system
 
 
@@ -199,7 +196,7 @@ def test_every_gpu_it_is_said_to_know_is_known(library):
 )
 def test_what_it_does_not_cover_is_one_line(library, name, hardware, changed, words):
     with pytest.raises(UserError, match="silicon does not cover") as caught:
-        SiliconKernels(deployed(name, hardware, **changed), hardware)
+        SiliconKernels(deployed(name, hardware, **changed))
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -217,7 +214,7 @@ def test_missing_library_is_one_line_that_names_the_extra(monkeypatch):
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(UserError) as caught:
-        SiliconKernels(deployed("llama-3.1-8b", "h100-80gb"), "h100-80gb")
+        SiliconKernels(deployed("llama-3.1-8b", "h100-80gb"))
     (line,) = str(caught.value).splitlines()
     assert "latency.kind: silicon" in line
     assert "pip install 'kvsim[silicon]'" in line

@@ -3,13 +3,18 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: run test check format wheel clean
+.PHONY: run test extras check format wheel clean
 
 run: $(VENV)/.installed
 	$(BIN)/kvsim run scenarios/chat.yaml
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n auto
+
+# What tests of optional kinds need besides; without it they skip and say so. This release of
+# PyTorch, since any will do and others may have to be built for a GPU first.
+extras: $(VENV)/.installed-dev
+	$(BIN)/python -m pip install --quiet --editable '.[silicon]' torch==2.13.0
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

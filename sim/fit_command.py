@@ -25,7 +25,11 @@ def print_efficiency(hardware: str, folders: list[Path], model: str | None) -> N
 
 
 def toml_values(fits: dict[str, Fit]) -> dict[str, str]:
-    """Key -> value of an entry, to three digits; flop and bandwidth are tables by arithmetic."""
+    """Key -> value of an entry, to three digits; flop and bandwidth are tables by arithmetic.
+
+    kernel_s is that of bf16: what fp8 products were measured to cost besides has the scaling of the
+    activations in it, which checkpoints with static scales do as part of the kernel before.
+    """
     tables: dict[str, dict[str, str]] = {"flop": {}, "bandwidth": {}}
     values: dict[str, str] = {}
     for name, fit in fits.items():
@@ -34,7 +38,7 @@ def toml_values(fits: dict[str, Fit]) -> dict[str, str]:
             if key in tables:
                 tables[key][name.rpartition(" ")[2]] = text
             else:
-                values.setdefault(key, text)  # kernel_s: that of the first type of arithmetic
+                values.setdefault(key, text)  # kernel_s: bf16 comes first
     shares = {
         key: "{" + ", ".join(f"{kind} = {text}" for kind, text in table.items()) + "}"
         for key, table in tables.items()

@@ -10,7 +10,7 @@ from engine.config import EngineConfig
 from engine.engine import Engine
 from sim.build import build_engine, build_workload
 from sim.errors import UserError
-from sim.latency.measured import TimedStep
+from sim.latency.timed_steps import TimedStep
 from sim.live import CpuClock, LiveReplica, Senders
 from sim.recorder import Recorder
 from sim.scenario import Scenario

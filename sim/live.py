@@ -8,7 +8,7 @@ from typing import Protocol
 from engine.engine import Engine
 from engine.request import Request, RequestError, TokenOutput
 from engine.scheduler import Step
-from sim.latency.measured import TimedStep
+from sim.latency.timed_steps import TimedStep
 from sim.recorder import Queues, Recorder
 from workloads import Workload
 

@@ -11,7 +11,7 @@ from sim.calibrate import time_steps
 from sim.errors import UserError
 from sim.latency.fitted import Fit, Residuals, fit, residuals, total_s
 from sim.latency.linear import LinearLatency
-from sim.latency.measured import TimedStep, measured_steps
+from sim.latency.timed_steps import TimedStep, measured_steps
 from sim.live import Clock, CpuClock, LiveReplica, WallClock, senders_of
 from sim.metrics import Row, summarise
 from sim.recorder import Recorder

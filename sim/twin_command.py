@@ -12,7 +12,7 @@ from rich.table import Table
 from sim.calibrate import time_steps
 from sim.errors import UserError
 from sim.latency.fitted import describe, describe_residuals, fit
-from sim.latency.measured import measured_steps, write_steps
+from sim.latency.timed_steps import measured_steps, write_steps
 from sim.metrics import PERCENTILES, Row
 from sim.scenario import Scenario
 from sim.scenario_file import load_scenario

@@ -6,7 +6,7 @@ import numpy as np
 
 from sim.errors import UserError
 from sim.latency.linear import LinearLatency
-from sim.latency.measured import Float64Array, MeasuredSteps, read_steps
+from sim.latency.timed_steps import Float64Array, MeasuredSteps, read_steps
 
 # Column of a step -> the constant that it is multiplied with.
 _CONSTANTS = {

@@ -12,7 +12,7 @@ from sim.catalogue.efficiency import Efficiency
 from sim.deployment import Deployment, Matrix
 from sim.errors import UserError
 from sim.latency.grid import Grid, Line
-from sim.latency.measurements import check_axes, read_table
+from sim.latency.measured_table import check_axes, read_table
 from sim.latency.model import Curve, Prefills
 from sim.latency.roofline import RooflineProducts
 

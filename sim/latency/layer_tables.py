@@ -13,7 +13,7 @@ from sim.catalogue.efficiency import Efficiency
 from sim.deployment import Deployment
 from sim.errors import UserError
 from sim.latency.grid import Float64Array, Grid, Line
-from sim.latency.measurements import check_axes, read_table
+from sim.latency.measured_table import check_axes, read_table
 from sim.latency.model import Curve, Prefills, num_pairs
 from sim.latency.roofline import RooflineProducts, num_experts_touched
 

@@ -9,7 +9,7 @@ import pandas as pd
 
 from sim import catalogue
 from sim.errors import UserError
-from sim.latency.measurements import read_table
+from sim.latency.measured_table import read_table
 from sim.scenario import Scenario
 from sim.validation.case import Case, Point
 from sim.validation.folder_name import Named, parse_folder_name

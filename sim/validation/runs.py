@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from sim.errors import UserError
-from sim.latency.measurements import read_table
+from sim.latency.measured_table import read_table
 from sim.metrics import distribution
 from sim.scenario import Scenario
 from sim.validation.case import Case, Point

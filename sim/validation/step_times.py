@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sim.errors import UserError
-from sim.latency.measurements import find_table
+from sim.latency.measured_table import find_table
 from sim.latency.silicon import SYSTEMS
 from sim.scenario import Scenario
 from sim.validation.case import Case

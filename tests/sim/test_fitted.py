@@ -7,7 +7,7 @@ from sim.errors import UserError
 from sim.latency.build import build_latency
 from sim.latency.fitted import fit, fit_files, predicted_s, residuals
 from sim.latency.linear import LinearLatency
-from sim.latency.measured import (
+from sim.latency.timed_steps import (
     MeasuredSteps,
     TimedStep,
     measured_steps,

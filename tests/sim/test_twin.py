@@ -8,7 +8,7 @@ from sim import calibrate
 from sim.calibrate import time_steps
 from sim.errors import UserError
 from sim.latency.fitted import fit
-from sim.latency.measured import read_steps
+from sim.latency.timed_steps import read_steps
 from sim.scenario_file import load_scenario
 from sim.twin import check_can_be_twinned, run_twin
 from sim.twin_command import calibrate_scenario, twin_scenario

@@ -9,8 +9,8 @@ class Hardware:
 
     name: its key in the catalogue.
     source: where the figures are from.
-    peak_flop_per_s: dense (no sparsity) peak by type of arithmetic: bf16 (fp16 is the same), fp8,
-        fp32.
+    peak_flop_per_s: dense (no sparsity) peak by type of arithmetic: bf16, which stands for
+        fp16 too (and for it alone on GPUs without bf16), fp8, fp32.
     memory_bytes: what a process sees of it (cudaMemGetInfo, PyTorch's total_memory).
     interconnect_bytes_per_s: to the other GPUs of the machine, in one direction.
     """

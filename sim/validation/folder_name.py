@@ -6,8 +6,9 @@ from typing import NamedTuple
 from sim import catalogue
 from sim.errors import UserError
 
-_DEFAULT_MEMORY = {"h100": "h100-80gb", "a100": "a100-80gb"}  # where the name gives none
-_KINDS = r"-?(closed-?loop|burst|static-?batch|dp\d+ep\d+|dp\d+|trace)"
+# Where the name gives no size of the memory.
+_DEFAULT_MEMORY = {"h100": "h100-80gb", "a100": "a100-80gb", "v100": "v100-32gb"}
+_KINDS = r"-?(closed-?loop|burst|static-?batch|dp\d+ep\d+|[dt]p\d+|trace)"
 _ALIASES = {"llama-70b": "llama-3.3-70b", "llama-8b": "llama-3.1-8b"}
 
 

@@ -35,8 +35,12 @@ PUBLISHED = {
     "llama-3.2-1b": 1_235_814_400,
     "llama-3.2-3b": 3_212_749_824,
     "opt-13b": 12_853_473_280,
+    "qwen1.5-7b": 7_721_324_544,
     "qwen2-7b": 7_615_616_512,
     "qwen2-72b": 72_706_203_648,
+    "qwen2.5-0.5b": 494_032_768,
+    "qwen2.5-1.5b": 1_543_714_304,
+    "qwen2.5-3b": 3_085_938_688,
     "qwen2.5-7b": 7_615_616_512,
     "qwen2.5-14b": 14_770_033_664,
     "qwen2.5-32b": 32_763_876_352,
@@ -50,6 +54,7 @@ PUBLISHED = {
     "qwen3-30b-a3b": 30_532_122_624,
     "qwen3-235b-a22b": 235_093_634_560,
     "mistral-7b": 7_241_732_096,
+    "mistral-7b-instruct-v0.2": 7_241_732_096,
     "mistral-7b-v0.3": 7_248_023_552,
     "mixtral-8x7b": 46_702_792_704,
     "mixtral-8x22b": 140_620_634_112,
@@ -61,14 +66,22 @@ PUBLISHED = {
     "gemma-2-9b": 9_241_705_984,
 }
 
+# Published totals, and what of them a Model does not count: GPT-J's output has a bias of 50,400
+# numbers, BLOOM's embeddings a norm of 4,096 weights and as many biases.
+SHORT = {
+    "gpt-j-6b": (6_050_882_784, 50_400),
+    "bloom-7b1": (7_069_016_064, 2 * 4096),
+}
+
 # Rounded totals, in billions: arXiv 2205.01068, table 1; the model cards of DeciLM-7B and
-# InternLM-20B.
+# InternLM-20B; the name of Aquila-7B.
 ROUNDED = {
     "opt-6.7b": (6.7, 0.05),
     "opt-66b": (66, 0.5),
     "opt-175b": (175, 0.5),
     "decilm-7b": (7.04, 0.005),
     "internlm-20b": (20, 0.5),
+    "aquila-7b": (7, 0.5),
 }
 
 # What the cards call active, in billions, and what of a token's way they count: arXiv 2401.04088
@@ -94,6 +107,9 @@ KV_BYTES_PER_TOKEN = {
     "qwen3-30b-a3b": 98_304,
     "gpt-oss-120b": 73_728,
     "gemma-2-9b": 2 * 42 * 8 * 256 * 2,
+    "gpt-j-6b": 2 * 28 * 16 * 256 * 2,
+    "bloom-7b1": 2 * 30 * 32 * 128 * 2,
+    "qwen2.5-0.5b": 2 * 24 * 2 * 64 * 2,
 }
 
 
@@ -106,6 +122,19 @@ def test_number_of_parameters_is_the_published_one(name):
     assert load_model(name).num_parameters == PUBLISHED[name]
 
 
+@pytest.mark.parametrize("name", SHORT)
+def test_number_of_parameters_is_the_published_one_but_for_what_is_not_counted(name):
+    published, not_counted = SHORT[name]
+    assert load_model(name).num_parameters == published - not_counted
+    assert not_counted < published / 1000
+
+
+def test_aquila_is_a_llama_with_more_words():
+    """Llama-2-7B with 100,008 words, in both embeddings, instead of 32,000."""
+    more_words = 2 * (100_008 - 32_000) * 4096
+    assert load_model("aquila-7b").num_parameters == PUBLISHED["llama-2-7b"] + more_words
+
+
 @pytest.mark.parametrize("name", ROUNDED)
 def test_number_of_parameters_rounds_to_the_published_one(name):
     billions, error = ROUNDED[name]
@@ -113,7 +142,7 @@ def test_number_of_parameters_rounds_to_the_published_one(name):
 
 
 def test_every_model_has_a_published_total():
-    assert catalogue.names("models") == sorted([*PUBLISHED, *ROUNDED, "toy"])
+    assert catalogue.names("models") == sorted([*PUBLISHED, *SHORT, *ROUNDED, "toy"])
 
 
 @pytest.mark.parametrize("name", ACTIVE)
@@ -247,8 +276,26 @@ def test_every_model_is_whole(name):
     assert model.num_experts_per_token <= model.num_experts
 
 
-# Dense peaks in TFLOP/s (bf16, fp8, fp32) and GB/s: NVIDIA's and AMD's data sheets.
+# Dense peaks in TFLOP/s (bf16, fp8, fp32) and GB/s: NVIDIA's and AMD's data sheets; of T4 and V100,
+# which have no bf16, that of fp16.
 SHEETS = {
+    "t4": (65, None, 8.1, 320),
+    "v100-32gb": (125, None, 15.7, 900),
+    "rtx-3090": (71, None, 35.6, 936),
+    "rtx-5090": (209.5, 419, 104.8, 1792),
+    "rtx-a6000": (154.8, None, 38.7, 768),
+    "rtx-6000-ada": (364.2, 728.5, 91.1, 960),
+    "a10": (125, None, 31.2, 600),
+    "a30": (165, None, 10.3, 933),
+    "l20": (119.5, 239, 59.8, 864),
+    "a100-80gb-pcie": (312, None, 19.5, 1935),
+    "h100-pcie": (756, 1513, 51.2, 2039),
+    "h100-nvl": (1671 / 2, 3341 / 2, 60, 3900),
+    "h20": (148, 296, 44, 4000),
+    "gh200": (989.4, 1978.9, 66.9, 4000),
+    "b300": (36_000 / 8 / 2, 72_000 / 8 / 2, 600 / 8, 8000),
+    "mi250": (362.1 / 2, None, 90.5 / 2, 3276.8 / 2),  # one die of two
+    "mi325x": (1307.4, 2614.9, 163.4, 6000),
     "rtx-4090": (165.2, 330.3, 82.6, 1008),
     "a10g": (70, None, 35, 600),
     "l4": (242 / 2, 485 / 2, 30.3, 300),
@@ -282,13 +329,29 @@ def gpu_peaks(name: str) -> dict[str, float]:
 @pytest.mark.parametrize(
     ("name", "total_gib"),
     [
+        ("t4", 14.75),
+        ("v100-32gb", 31.74),
+        ("rtx-3090", 23.69),
         ("rtx-4090", 23.52),
+        ("rtx-5090", 31.37),
+        ("rtx-a6000", 47.54),
+        ("rtx-6000-ada", 47.48),
         ("rtx-pro-6000", 94.97),
+        ("a10", 21.99),
+        ("a30", 23.60),
         ("a100-80gb", 79.25),
+        ("a100-80gb-pcie", 79.25),
         ("h100-80gb", 79.19),
+        ("h100-pcie", 79.11),
+        ("h100-nvl", 93.09),
+        ("h20", 95.00),
+        ("gh200", 94.50),
         ("h200", 139.80),
         ("b200", 178.36),
+        ("b300", 267.69),
+        ("mi250", 63.98),
         ("mi300x", 191.98),
+        ("mi325x", 255.98),
     ],
 )
 def test_memory_is_what_pytorch_says_when_it_is_full(name, total_gib):
@@ -306,8 +369,8 @@ def test_every_gpu_is_whole(name):
     assert gpu.title
     assert gpu.source
     assert {"bf16", "fp32"} <= set(gpu.peak_flop_per_s) <= {"bf16", "fp8", "fp32"}
-    assert 20 * GIB < gpu.memory_bytes < 192 * GIB
-    assert 32e9 <= gpu.interconnect_bytes_per_s < gpu.bandwidth_bytes_per_s
+    assert 14 * GIB < gpu.memory_bytes < 288 * GIB
+    assert 16e9 <= gpu.interconnect_bytes_per_s < gpu.bandwidth_bytes_per_s
 
 
 @pytest.mark.parametrize("table", ["models", "hardware"])
@@ -333,7 +396,16 @@ def test_every_name_is_documented(table):
         ("meta-llama/Meta-Llama-3-8B", "llama-3-8b"),
         ("meta-llama/Llama-2-7b-chat-hf", "llama-2-7b"),
         ("TheBloke/Llama-2-7B-Chat-AWQ", "llama-2-7b"),
+        ("huggyllama/llama-7b", "llama-2-7b"),  # the first LLaMA has the same sizes
+        ("llama-13b", "llama-2-13b"),
+        ("mistralai/Mistral-7B-Instruct-v0.2", "mistral-7b-instruct-v0.2"),
+        ("TheBloke/Mistral-7B-Instruct-v0.2-AWQ", "mistral-7b-instruct-v0.2"),
         ("mistralai/Mistral-7B-Instruct-v0.3", "mistral-7b-v0.3"),
+        ("Qwen/Qwen1.5-7B-Chat", "qwen1.5-7b"),
+        ("Qwen/Qwen2.5-0.5B-Instruct", "qwen2.5-0.5b"),
+        ("EleutherAI/gpt-j-6B", "gpt-j-6b"),
+        ("bigscience/bloomz-7b1", "bloom-7b1"),
+        ("BAAI/AquilaChat-7B", "aquila-7b"),
         ("Qwen/Qwen3-30B-A3B-Instruct-2507-FP8", "qwen3-30b-a3b"),
         ("Qwen/Qwen2.5-7B-Instruct", "qwen2.5-7b"),
         ("google/gemma-2-9b-it", "gemma-2-9b"),
@@ -362,7 +434,7 @@ def test_id_like_no_other_is_refused(name):
 @pytest.mark.parametrize(
     "name",
     [
-        "mistralai/Mistral-7B-Instruct-v0.2",  # no window
+        "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B",  # an output of its own
         "mistralai/Mixtral-8x22B-Instruct-v0.1",  # more words
     ],
 )

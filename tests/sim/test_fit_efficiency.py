@@ -204,7 +204,7 @@ def test_time_of_nothing_is_refused(fitted):
 
 
 def test_unknown_gpu_is_one_line(tmp_path):
-    with pytest.raises(UserError, match="got 'tpu', expected a GPU of the catalogue: a100-40gb, "):
+    with pytest.raises(UserError, match="got 'tpu', expected a GPU of the catalogue: a10, "):
         print_efficiency("tpu", [tmp_path], None)
 
 

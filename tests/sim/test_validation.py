@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from sim import catalogue
 from sim.errors import UserError
 from sim.metrics import summarise
 from sim.scenario import Scenario
@@ -32,10 +33,33 @@ ROOFLINE = {"kind": "roofline", "overhead_s": 0.002, "per_sequence_s": 0.00005}
         ("a100-40gb-static-batch", ("a100-40gb", None, "auto")),
         ("h200-qwen3-32b-closed-loop", ("h200", "qwen3-32b", "auto")),
         ("rtxpro6000-qwen3-30b-a3b-dp2ep2", ("rtx-pro-6000", "qwen3-30b-a3b", "auto")),
+        ("rtxpro6000-llama-3.1-8b-tp2", ("rtx-pro-6000", "llama-3.1-8b", "auto")),
+        ("h100-llama-70b-fp8-tp4-burst", ("h100-80gb", "llama-3.3-70b", "fp8")),
+        # GPUs whose names begin like others'.
+        ("a10-llama-2-7b", ("a10", "llama-2-7b", "auto")),
+        ("a10g-llama-2-7b", ("a10g", "llama-2-7b", "auto")),
+        ("a100-static-batch", ("a100-80gb", None, "auto")),
+        ("a100-80gb-pcie-static-batch", ("a100-80gb-pcie", None, "auto")),
+        ("gh200-static-batch", ("gh200", None, "auto")),
+        ("h20-qwen2.5-0.5b", ("h20", "qwen2.5-0.5b", "auto")),
+        ("h100-pcie-llama-3.1-8b-burst", ("h100-pcie", "llama-3.1-8b", "auto")),
+        ("h100-nvl-llama-70b", ("h100-nvl", "llama-3.3-70b", "auto")),
+        ("mi300x-static-batch", ("mi300x", None, "auto")),
+        ("l40s-static-batch", ("l40s", None, "auto")),
+        ("rtx3090-llama-3.1-8b", ("rtx-3090", "llama-3.1-8b", "auto")),
+        ("rtx6000ada-gpt-j-6b", ("rtx-6000-ada", "gpt-j-6b", "auto")),
+        ("v100-opt-13b", ("v100-32gb", "opt-13b", "auto")),
     ],
 )
 def test_a_folder_name_says_gpu_model_and_quantization(name, expected):
     assert parse_folder_name(name) == expected
+
+
+@pytest.mark.parametrize("name", catalogue.names("hardware"))
+@pytest.mark.parametrize("hyphen", ["-", ""])
+def test_every_gpu_is_found_in_a_folder_name(name, hyphen):
+    folder = name.replace("-", hyphen) + "-llama-3.1-8b-tp2"
+    assert parse_folder_name(folder) == (name, "llama-3.1-8b", "auto")
 
 
 def test_a_folder_name_without_a_gpu_is_refused():

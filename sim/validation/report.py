@@ -16,7 +16,6 @@ _PARTS = ("mean", *(f"p{percent}" for percent in PERCENTILES))
 def run_table(case: Case, scored: Scored) -> Table:
     """Of a single recorded run: means, and errors of mean and percentiles; the peers' below."""
     table = _table("", "real mean", "predicted", *(f"{part} error" for part in _PARTS), "MAPE")
-    table.title = "each request measured"
     for metric, title in _METRICS.items():
         key = f"{metric}_mean_s"
         if key in scored.errors:

@@ -19,7 +19,7 @@ from sim.metrics import summarise
 from sim.scenario import Scenario
 from sim.simulate import serve
 
-_RATE = 8.0  # requests per second; 9 are too many
+_RATE = 6.7  # requests per second; 7.5 are too many
 
 
 def main(

@@ -44,9 +44,9 @@ class LayerProducts:
             self._experts = Grid.from_rows((tokens, experts), time_us / 1e6 * model.num_layers)
             check_axes(self._experts, path, names[:2])
 
-    def seconds(self, num_tokens: int, num_rows: int) -> float:
+    def layers_s(self, num_tokens: int) -> float:
         """See Products."""
-        seconds = self._layers.at(num_tokens) + self._rows.at(num_rows)
+        seconds = self._layers.at(num_tokens)
         if self._experts:
             model = self._model
             num_touched = num_experts_touched(
@@ -54,6 +54,10 @@ class LayerProducts:
             )
             seconds += self._experts.at(num_tokens, num_touched)
         return seconds
+
+    def rows_s(self, num_rows: int) -> float:
+        """See Products."""
+        return self._rows.at(num_rows)
 
 
 def _sum_of_operators(table: pd.DataFrame, over: str, num_uses: Callable[[str], int]) -> Line:
@@ -161,12 +165,15 @@ class MlpProducts:
         layer_ms = rows[list(_MLP_USES)].to_numpy(float) @ np.array(list(_MLP_USES.values()))
         seconds = layer_ms * deployment.model.num_layers / 1e3
         self._layers = Line(rows.num_tokens.to_numpy(float), seconds)
-        self._output = deployment.output_matrix
         self._roofline = RooflineProducts(deployment, efficiency)
 
-    def seconds(self, num_tokens: int, num_rows: int) -> float:
+    def layers_s(self, num_tokens: int) -> float:
         """See Products."""
-        return self._layers.at(num_tokens) + self._roofline.product_s(self._output, num_rows)
+        return self._layers.at(num_tokens)
+
+    def rows_s(self, num_rows: int) -> float:
+        """See Products."""
+        return self._roofline.rows_s(num_rows)
 
 
 _MLP_USES = {  # column -> uses in a layer

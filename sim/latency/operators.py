@@ -1,5 +1,7 @@
 """A step as a sequence of operators, whoever knows how long each of them takes."""
 
+from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple, Protocol
 
 from sim.latency.allreduce import AllReduce, NoAllReduce
@@ -9,8 +11,11 @@ from sim.latency.model import Curve, CurveLatency, Prefills
 class Products(Protocol):
     """All of a step but attention and all-reduce: products with weights, and what is between."""
 
-    def seconds(self, num_tokens: int, num_rows: int) -> float:
-        """Time of num_tokens through the layers, and of num_rows through the output projection."""
+    def layers_s(self, num_tokens: int) -> float:
+        """Time of so many tokens through the layers."""
+
+    def rows_s(self, num_rows: int) -> float:
+        """Time of so many rows through the output projection, and of sampling from them."""
 
 
 class Attention(Protocol):
@@ -40,9 +45,15 @@ class OperatorLatency(CurveLatency):
     """
 
     def __init__(self, operators: Operators, *, overhead_s: float, per_sequence_s: float) -> None:
-        self._products, self._attention, self._allreduce, _ = operators
+        products, self._attention, allreduce, _ = operators
         self._overhead_s = overhead_s
-        self._per_sequence_s = per_sequence_s
+        # Asked again and again for the same numbers, of which there are few.
+        self._layers_s: Callable[[int], float] = cache(
+            lambda num_tokens: products.layers_s(num_tokens) + allreduce.step_s(num_tokens)
+        )
+        self._rows_s: Callable[[int], float] = cache(
+            lambda num_rows: products.rows_s(num_rows) + num_rows * per_sequence_s
+        )
 
     def decode_curve(self, num_decodes: int) -> Curve:
         """See CurveLatency."""
@@ -57,9 +68,4 @@ class OperatorLatency(CurveLatency):
         return step_s + self._attention.mixed_s(num_decodes, decode_context_tokens, prefills)
 
     def _all_but_attention_s(self, num_tokens: int, num_rows: int) -> float:
-        return (
-            self._overhead_s
-            + num_rows * self._per_sequence_s
-            + self._products.seconds(num_tokens, num_rows)
-            + self._allreduce.step_s(num_tokens)
-        )
+        return self._overhead_s + self._layers_s(num_tokens) + self._rows_s(num_rows)

@@ -40,7 +40,7 @@ class RooflineProducts:
         share = efficiency.bandwidth[deployment.activation_arithmetic]
         self._between_token_s = between_bytes / (bandwidth * share)
 
-    def seconds(self, num_tokens: int, num_rows: int) -> float:
+    def layers_s(self, num_tokens: int) -> float:
         """See Products."""
         deployment = self._deployment
         layers = sum(
@@ -48,7 +48,11 @@ class RooflineProducts:
         )
         experts = sum(self._experts_s(m, num_tokens) for m in deployment.expert_matrices)
         between = self._between_s + num_tokens * self._between_token_s
-        return layers + experts + between + self.product_s(deployment.output_matrix, num_rows)
+        return layers + experts + between
+
+    def rows_s(self, num_rows: int) -> float:
+        """See Products. Sampling is not counted."""
+        return self.product_s(self._deployment.output_matrix, num_rows)
 
     def product_s(self, matrix: Matrix, num_tokens: int) -> float:
         """One product of num_tokens with a matrix."""

@@ -76,12 +76,10 @@ class SiliconKernels:
                     return names
                 raise _not_covered(self._deployment, error) from None
 
-    @lru_cache(_CACHED_SHAPES)  # noqa: B019 - an instance lives as long as its run
     def products_s(self, num_tokens: int) -> float:
         """All of the layers but attention, all-reduces included."""
         return self._seconds("context", "other", batch_size=1, s=num_tokens, x=num_tokens)
 
-    @lru_cache(_CACHED_SHAPES)  # noqa: B019
     def output_s(self, num_rows: int) -> float:
         """The output projection."""
         return self._seconds("generation", "logits", batch_size=num_rows, s=1)
@@ -90,7 +88,7 @@ class SiliconKernels:
         """Attention of decodes with so much context each."""
         return self._seconds("generation", "attention", batch_size=num_decodes, s=context)
 
-    @lru_cache(_CACHED_SHAPES)  # noqa: B019
+    @lru_cache(_CACHED_SHAPES)  # noqa: B019 - an instance lives as long as its run
     def chunk_attention_s(self, num_tokens: int, context: int) -> float:
         """Attention of a prefill chunk after so much context."""
         return self._seconds("context", "attention", batch_size=1, s=num_tokens, prefix=context)
@@ -102,9 +100,13 @@ class SiliconProducts:
     def __init__(self, kernels: SiliconKernels) -> None:
         self._kernels = kernels
 
-    def seconds(self, num_tokens: int, num_rows: int) -> float:
+    def layers_s(self, num_tokens: int) -> float:
         """See Products."""
-        return self._kernels.products_s(num_tokens) + self._kernels.output_s(num_rows)
+        return self._kernels.products_s(num_tokens)
+
+    def rows_s(self, num_rows: int) -> float:
+        """See Products."""
+        return self._kernels.output_s(num_rows)
 
 
 class SiliconAttention:

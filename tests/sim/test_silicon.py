@@ -10,7 +10,7 @@ from sim.catalogue import load_hardware, load_model
 from sim.deployment import Deployment
 from sim.errors import UserError
 from sim.latency.build import build_latency
-from sim.latency.silicon import SYSTEMS, SiliconAttention, SiliconKernels, SiliconProducts
+from sim.latency.silicon import SYSTEMS, SiliconAttention, SiliconKernels
 
 
 def deployed(name: str, hardware: str, **changed) -> Deployment:
@@ -64,12 +64,12 @@ def asked(library, tmp_path_factory):
 
 def decode_ms(kernels: SiliconKernels, num_decodes: int, context: int) -> float:
     attention = SiliconAttention(kernels).decode_curve(num_decodes).at(num_decodes * context)
-    return 1e3 * (SiliconProducts(kernels).seconds(num_decodes, num_decodes) + attention)
+    return 1e3 * (kernels.products_s(num_decodes) + kernels.output_s(num_decodes) + attention)
 
 
 def prefill_ms(kernels: SiliconKernels, num_tokens: int, context: int = 0) -> float:
     attention = SiliconAttention(kernels).mixed_s(0, 0, [(num_tokens, context)])
-    return 1e3 * (SiliconProducts(kernels).seconds(num_tokens, 1) + attention)
+    return 1e3 * (kernels.products_s(num_tokens) + kernels.output_s(1) + attention)
 
 
 @pytest.mark.parametrize(("num_decodes", "context"), [(1, 128), (32, 1024), (200, 4096)])

@@ -69,7 +69,7 @@ def load_scenario(path: Path, overrides: list[str] | None = None) -> Scenario:
     for override in overrides or []:
         _apply(data, override)
     source = f"{path} (with --set)" if overrides else str(path)
-    scenario = _validate(data, source)
+    scenario = validated(data, source)
     points(scenario, source)  # for the mistakes that are there only
     return scenario
 
@@ -93,7 +93,7 @@ def points(scenario: Scenario, source: str = "sweep") -> list[tuple[dict[str, An
             _set_key(data, key_path.split("."), value, f"{source}: sweep.{key_path}")
         at = ", ".join(f"{key_path}={value!r}" for key_path, value in labels.items())
         where = f"{source}: sweep at {at}" if at else source
-        point = _validate(data, where)
+        point = validated(data, where)
         _check_systems(point, where)
         result.append((labels, point))
     return result
@@ -194,7 +194,8 @@ def _anchored(data: Any, folder: Path, where: str) -> Any:
         raise UserError(f"{where}: a value contains itself through an anchor") from None
 
 
-def _validate(data: dict[str, Any], source: str) -> Scenario:
+def validated(data: dict[str, Any], source: str) -> Scenario:
+    """A scenario from plain data. Raises UserError, each line of it starting with `source`."""
     try:
         return Scenario.parse(data)
     except ValidationError as error:

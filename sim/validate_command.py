@@ -47,6 +47,31 @@ def validate_cases(
 
     Raises UserError, after all others are done, for cases that cannot be read or predicted.
     """
+    _refuse_other_folder(out)
+    with new_folder(out, replaces=True) as folder:
+        done, mistakes = _validate_all(paths, kind, fit_files, host_cost_from, as_json_text)
+        if not done:
+            raise UserError("\n".join(mistakes))
+        _write(folder, done)
+    print(f"rows and figure in {out}", file=sys.stderr)
+    if mistakes:
+        raise UserError("\n".join(mistakes))
+
+
+def _refuse_other_folder(out: Path) -> None:
+    """Only an earlier validation is replaced."""
+    if out.exists() and not (out / "rows.csv").is_file():
+        raise UserError(f"{out}: is there and no earlier validation; expected a new --out folder")
+
+
+def _validate_all(
+    paths: list[Path],
+    kind: str | None,
+    fit_files: list[Path],
+    host_cost_from: Path | None,
+    as_json_text: bool,
+) -> tuple[list[Validated], list[str]]:
+    """Predict and print every case; those that cannot be, with the reason."""
     host_cost = _fit_host(host_cost_from, kind) if host_cost_from else None
     done: list[Validated] = []
     mistakes: list[str] = []
@@ -58,13 +83,9 @@ def validate_cases(
         else:
             if not as_json_text:
                 _print(done[-1])
-    if as_json_text:
+    if as_json_text and done:
         print(json.dumps([as_json(d.case, d.scored, d.step_times) for d in done], indent=1))
-    if done:
-        _write(out, done)
-        print(f"rows and figure in {out}", file=sys.stderr)
-    if mistakes:
-        raise UserError("\n".join(mistakes))
+    return done, mistakes
 
 
 def _cases(path: Path) -> list[Path]:
@@ -72,7 +93,11 @@ def _cases(path: Path) -> list[Path]:
     if is_run(path) or is_table(path):
         return [path]
     within = [folder for folder in sorted(path.rglob("*")) if is_run(folder) or is_table(folder)]
-    return within or [path]
+    if not within:
+        raise UserError(
+            f"{path}: no measured runs; expected requests.csv with engine.json, or points.csv"
+        )
+    return within
 
 
 def validate_case(
@@ -93,6 +118,7 @@ def validate_case(
     if not scored:
         raise UserError(f"{case.name}: {failed[0][1]}")
     case.skipped.extend(_count([reason for _, reason in failed]))
+    case.skipped.extend(one.refusal for one in scored if one.refusal)
     return Validated(case, scored, "\n".join(words))
 
 
@@ -128,8 +154,11 @@ def _count(reasons: Iterable[str]) -> list[str]:
 
 
 def _fit_host(path: Path, kind: str | None) -> HostCost:
+    folder, *others = _cases(path)
+    if others:
+        raise UserError(f"{path}: {1 + len(others)} folders of runs; expected one to fit on")
     none = HostCost(0.0, 0.0, "none")
-    return fit_host_cost(path.name, validate_case(path, kind, [], none).scored)
+    return fit_host_cost(folder.name, validate_case(folder, kind, [], none).scored)
 
 
 def _print(validated: Validated) -> None:
@@ -146,10 +175,9 @@ def _print(validated: Validated) -> None:
     print_table(table)
 
 
-def _write(out: Path, done: list[Validated]) -> None:
+def _write(folder: Path, done: list[Validated]) -> None:
     from sim.validation.scatter import draw_scatter  # matplotlib, slow to import
 
-    with new_folder(out, replaces=True) as folder:
-        rows = pd.concat([rows_frame(d.case.name, d.scored) for d in done])
-        rows.to_csv(folder / "rows.csv", index=False)
-        draw_scatter(folder, {d.case.name: d.scored for d in done})
+    rows = pd.concat([rows_frame(d.case.name, d.scored) for d in done])
+    rows.to_csv(folder / "rows.csv", index=False)
+    draw_scatter(folder, {d.case.name: d.scored for d in done})

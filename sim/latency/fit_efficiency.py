@@ -158,6 +158,8 @@ def _products(folder: Path, hardware: Hardware, model: str | None) -> pd.DataFra
         table = read_table(folder / "gemm.csv", ("gemm_dtype", *sizes), positive=sizes)
         arithmetic = table.gemm_dtype.map({"bfloat16": "bf16", "fp8": "fp8"})
         return table.assign(arithmetic=arithmetic, seconds=table.latency_ms / 1e3)
+    if not find_table(folder / "tp1_dense.csv"):
+        raise UserError(f"{folder}: no tables of products; expected gemm.csv or tp1_dense.csv")
     deployment = _deployment(folder, hardware, model)
     dense = read_table(
         folder / "tp1_dense.csv", ("layer", "tokens", "time_us"), positive=("time_us",)

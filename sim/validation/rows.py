@@ -11,6 +11,7 @@ from sim import catalogue
 from sim.errors import UserError
 from sim.latency.measured_table import read_table
 from sim.scenario import Scenario
+from sim.scenario_file import validated
 from sim.validation.case import Case, Point
 from sim.validation.folder_name import Named, parse_folder_name
 
@@ -47,7 +48,7 @@ def read_rows(folder: Path) -> Case:
     for cells in read_table(path, kind.columns, kind.optional).to_dict("records"):
         row = {str(name): value for name, value in cells.items()}
         try:
-            points.append(kind.point(row, _common(row, named)))
+            points.append(_measured(kind.point(row, _common(row, named))))
         except UserError as error:
             skipped[str(error)] += 1
     reasons = [f"{count} rows: {reason}" for reason, count in skipped.most_common()]
@@ -61,6 +62,13 @@ def read_rows(folder: Path) -> Case:
         assumptions=list(kind.assumptions),
         skipped=reasons,
     )
+
+
+def _measured(point: Point) -> Point:
+    """The point, unless nothing was measured. Raises UserError then."""
+    if not any(value > 0 for value in point.measured.values()):
+        raise UserError("nothing was measured: all values are 0")
+    return point
 
 
 def _kind_of(path: Path) -> Kind:
@@ -181,7 +189,7 @@ def _at_once(requests: int, prompt_tokens: int, output_tokens: int) -> dict[str,
 
 
 def _scenario(common: dict[str, Any], engine: dict[str, Any], workload: dict[str, Any]) -> Scenario:
-    return Scenario.parse({**common, "engine": engine, "workload": workload})
+    return validated({**common, "engine": engine, "workload": workload}, "a row")
 
 
 KINDS = (

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from engine.config import ConfigError, EngineConfig
 from sim.errors import UserError
 from sim.latency.measured_table import read_table
 from sim.metrics import distribution
 from sim.scenario import Scenario
+from sim.scenario_file import validated
 from sim.validation.case import Case, Point
 from sim.validation.folder_name import Named, parse_folder_name
 from sim.validation.score import relative_errors
@@ -19,12 +21,31 @@ from workloads import Workload
 _ASYNC_SINCE = (0, 14)  # versions of vLLM that schedule asynchronously unless told not to
 _COLUMNS = ("prompt_tokens", "output_tokens", "first_token_s", "last_token_s")
 _OPTIONAL = ("arrival_s", "queued_s", "shared_prefix_tokens")
+_SETTINGS: dict[
+    str, type
+] = {  # those that are read -> the type that they must have, where they are not null
+    "engine_version": str,
+    "vllm": str,
+    "tensor_parallel_size": int,
+    "data_parallel_size": int,
+    "block_size": int,
+    "num_gpu_blocks": int,
+    "num_blocks": int,
+    "max_num_seqs": int,
+    "max_num_batched_tokens": int,
+    "max_model_len": int,
+    "gpu_memory_utilization": float,
+    "prefix_caching": bool,
+    "enable_prefix_caching": bool,
+    "async_scheduling": bool,
+    "scheduler": dict,
+}
 _UNIQUE = 1 << 40  # content ids from here on are of one request only
 
 
 def is_run(folder: Path) -> bool:
     """Whether a folder holds a recorded run."""
-    return (folder / "requests.csv").is_file()
+    return (folder / "requests.csv").is_file() and (folder / "engine.json").is_file()
 
 
 def read_run(folder: Path) -> Case:
@@ -155,7 +176,7 @@ def _scenario(
     version = str(settings.get("engine_version") or settings.get("vllm", "0.32")).split()[0]
     is_async = _is_async(settings)
     if is_async is None:
-        is_async = tuple(map(int, version.split(".")[:2])) >= _ASYNC_SINCE
+        is_async = _rules(version, folder) >= _ASYNC_SINCE
         assumptions.append(f"async_scheduling {str(is_async).lower()}, as vLLM {version} has it")
     longest = int((requests["prompt_tokens"] + requests["output_tokens"]).max())
     engine = {
@@ -189,7 +210,7 @@ def _scenario(
         "engine": engine,
         "workload": {"trace": str(folder / "requests.csv")},
     }
-    return Scenario.parse(data), assumptions
+    return validated(data, str(folder / "engine.json")), assumptions
 
 
 def _is_on_cpu(settings: dict[str, Any]) -> bool:
@@ -201,6 +222,13 @@ def _is_async(settings: dict[str, Any]) -> bool | None:
     scheduler = settings.get("scheduler", {})
     is_async: bool | None = settings.get("async_scheduling", scheduler.get("async_scheduling"))
     return is_async
+
+
+def _rules(version: str, folder: Path) -> tuple[int, int]:
+    try:
+        return EngineConfig(vllm_version=version).rules
+    except ConfigError as error:
+        raise UserError(f"{folder / 'engine.json'}: {error}") from None
 
 
 def _named(folder: Path, settings: dict[str, Any]) -> Named:
@@ -221,7 +249,13 @@ def _read_json(path: Path) -> dict[str, Any]:
         raise UserError(f"{path}: {reason.lower()}") from None
     if not isinstance(settings, dict):
         raise UserError(f"{path}: expected an object of settings")
-    return settings
+    for name, kind in _SETTINGS.items():
+        value = settings.get(name)
+        is_right = type(value) is kind and (not isinstance(value, int) or value >= (kind is int))
+        if value is not None and not is_right:
+            expected = "a whole number from 1" if kind is int else kind.__name__
+            raise UserError(f"{path}: {name}: got {value!r}, expected {expected}")
+    return {name: value for name, value in settings.items() if value is not None}
 
 
 def _peers(folder: Path, measured: pd.DataFrame, span_s: float) -> dict[str, dict[str, float]]:

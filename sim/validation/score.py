@@ -17,6 +17,7 @@ class Scored:
     is_kv_limited: whether requests waited for KV blocks in the simulation.
     mape: mean absolute error over requests, by metric, where each of them was measured.
     times: ttft_s, tpot_s and e2e_s of every request, where each of them was measured.
+    refusal: how many requests the engine refused, and why; None for none.
     num_steps, mean_running: steps of the simulation, and sequences in one of them.
     """
 
@@ -26,6 +27,7 @@ class Scored:
     mape: dict[str, float]
     times: pd.DataFrame | None
     is_kv_limited: bool
+    refusal: str | None
     num_steps: int
     mean_running: float
 
@@ -52,9 +54,17 @@ def score(point: Point, records: Records, *, is_kv_limited: bool) -> Scored:
         mape,
         times,
         is_kv_limited,
+        _refusal(records),
         int(steps["steps"].sum()),
         float((steps["running"] * steps["steps"]).sum() / steps["steps"].sum()),
     )
+
+
+def _refusal(records: Records) -> str | None:
+    num_refused = int((records.requests["finish_reason"] == "refused").sum())
+    if not num_refused:
+        return None
+    return f"{num_refused} requests are refused, the first: {records.first_refusal}"
 
 
 def relative_errors(predicted: dict[str, float], measured: dict[str, float]) -> dict[str, float]:

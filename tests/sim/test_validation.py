@@ -177,6 +177,9 @@ def test_two_replicas_are_refused(run_folder):
     [
         ("engine.json", "{", "engine.json: not json"),
         ("engine.json", "[]", "engine.json: expected an object"),
+        ("engine.json", '{"block_size": 0}', "block_size: got 0, expected a whole number from 1"),
+        ("engine.json", '{"scheduler": 3}', "scheduler: got 3, expected dict"),
+        ("engine.json", '{"engine_version": "x"}', "vllm_version: got 'x', expected a version"),
         ("requests.csv", "prompt_tokens\n3\n", "no column 'output_tokens'"),
         ("prefix_blocks.jsonl", '{"block_ids": ["a"]}', "expected block_ids, a list of whole"),
         ("prefix_blocks.jsonl", '{"block_ids": []}', "1 lines, expected 60"),
@@ -320,6 +323,54 @@ def test_rows_that_wait_for_blocks_are_told_apart(tmp_path, num_blocks, is_limit
     data["engine"]["num_blocks"] = num_blocks
     point = replace(point, scenario=Scenario.parse(data))
     assert predict(point, ROOFLINE).is_kv_limited is is_limited
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"tp": 0}, "deployment.tensor_parallel_size: got 0"),
+        ({"isl": 0}, "workload.prompts.unique.fixed: got 0"),
+        ({"backend_version": "x"}, "engine.vllm_version: got 'x'"),
+        ({"ttft_ms": 0, "tpot_ms": 0}, "nothing was measured"),
+    ],
+)
+def test_a_row_that_cannot_be_is_left_out_with_the_reason(tmp_path, changed, message):
+    rows = [CLOSED_LOOP, {**CLOSED_LOOP, **changed}]
+    case = read_rows(write_points(tmp_path, "h100-qwen3-32b-closedloop", rows))
+    assert len(case.points) == 1
+    (reason,) = case.skipped
+    assert reason.startswith("1 rows: ")
+    assert message in reason
+
+
+# --- the command ---
+
+
+def test_command_prints_errors_as_json_and_leaves_rows_and_figures(kvsim, tmp_path):
+    folder = write_points(tmp_path, "h100-qwen3-32b-closedloop", [CLOSED_LOOP])
+    done = kvsim("validate", str(folder), "--latency", "roofline", "--out", "v", "--json")
+    (case,) = json.loads(done.stdout)
+    (row,) = case["rows"]
+    assert row["real"] == {"ttft_mean_s": 0.05, "tpot_mean_s": 0.01}
+    assert row["error"]["tpot_mean_s"] == row["predicted"]["tpot_mean_s"] / 0.01 - 1
+    found = {path.name for path in (kvsim.folder / "v").iterdir()}
+    assert found == {"rows.csv", "scatter.png", "scatter.svg"}
+
+
+def test_command_replaces_no_folder_but_an_earlier_validation(kvsim, tmp_path):
+    folder = write_points(tmp_path, "h100-qwen3-32b-closedloop", [CLOSED_LOOP])
+    (kvsim.folder / "mine").mkdir()
+    (kvsim.folder / "mine" / "precious").write_text("x")
+    done = kvsim("validate", str(folder), "--latency", "roofline", "--out", "mine")
+    assert done.returncode == 2
+    assert "mine: is there and no earlier validation" in done.stderr
+    assert (kvsim.folder / "mine" / "precious").read_text() == "x"
+
+
+def test_command_names_a_folder_without_runs(kvsim):
+    done = kvsim("validate", "nowhere")
+    assert done.returncode == 2
+    assert done.stderr.startswith("kvsim: nowhere: no measured runs; expected requests.csv")
 
 
 # --- errors and constants ---

@@ -130,21 +130,24 @@ class SiliconAttention:
         return seconds + sum(self._kernels.chunk_attention_s(*chunk) for chunk in prefills)
 
 
+def _covered() -> str:
+    return f"{', '.join(SYSTEMS)}, weights {', '.join(_PRODUCTS)}, KV {', '.join(_KV)}"
+
+
 def _compile(deployment: Deployment) -> Any:
     try:
         from aiconfigurator_core.sdk.engine import EngineHandle
     except ImportError:
         raise UserError(
             "latency.kind: silicon needs the library aiconfigurator-core; "
-            "pip install 'kvsim[silicon]' brings it"
+            f"pip install 'kvsim[silicon]' brings it; it covers {_covered()}"
         ) from None
     logging.getLogger("aiconfigurator_core").setLevel(logging.ERROR)
     system, quantization = deployment.hardware.name, deployment.weights
     if system not in SYSTEMS or quantization not in _PRODUCTS or deployment.kv_dtype not in _KV:
         raise UserError(
             f"latency.kind: silicon does not cover {deployment.hardware.title} with "
-            f"{quantization} weights and {deployment.kv_dtype} KV; it covers "
-            f"{', '.join(SYSTEMS)}, weights {', '.join(_PRODUCTS)}, KV {', '.join(_KV)}"
+            f"{quantization} weights and {deployment.kv_dtype} KV; it covers {_covered()}"
         )
     try:
         with tempfile.TemporaryDirectory() as folder:

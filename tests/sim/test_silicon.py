@@ -218,3 +218,4 @@ def test_missing_library_is_one_line_that_names_the_extra(monkeypatch):
     (line,) = str(caught.value).splitlines()
     assert "latency.kind: silicon" in line
     assert "pip install 'kvsim[silicon]'" in line
+    assert "it covers a100-80gb, h100-80gb" in line

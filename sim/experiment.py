@@ -74,7 +74,7 @@ def _results(jobs: list[Job], on_progress: Callable[[float], None]) -> Iterator[
     import joblib  # slow to import, and not needed for a single run
 
     parallel = joblib.Parallel(n_jobs=-1, return_as="generator_unordered")
-    with _interrupts_held():
+    with interrupts_held():
         results = parallel(joblib.delayed(_run_indexed)(i, job) for i, job in enumerate(jobs))
     for index, result in results:
         on_progress(1)
@@ -82,7 +82,7 @@ def _results(jobs: list[Job], on_progress: Callable[[float], None]) -> Iterator[
 
 
 @contextmanager
-def _interrupts_held() -> Iterator[None]:
+def interrupts_held() -> Iterator[None]:
     """Workers started meanwhile never see Ctrl-C: this process ends them, without tracebacks."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from sim.errors import UserError
+from sim.experiment import interrupts_held
 from sim.records import Records
 from sim.scenario import Scenario
 from sim.simulate import serve, simulate
@@ -61,7 +62,9 @@ def predict_all(points: list[Point], latency: dict[str, Any]) -> Iterator[Scored
         yield _predict(points[0], latency)
         return
     parallel = joblib.Parallel(n_jobs=-1, return_as="generator")
-    yield from parallel(joblib.delayed(_predict)(point, latency) for point in points)
+    with interrupts_held():
+        outcomes = parallel(joblib.delayed(_predict)(point, latency) for point in points)
+    yield from outcomes
 
 
 def _predict(point: Point, latency: dict[str, Any]) -> Scored | UserError:

@@ -48,6 +48,8 @@ def validate_cases(
     Raises UserError, after all others are done, for cases that cannot be read or predicted.
     """
     _refuse_other_folder(out)
+    if host_cost_from and (fit_files or kind == "fitted"):
+        raise UserError("--host-cost-from: fitted step times have the host's cost in them")
     with new_folder(out, replaces=True) as folder:
         done, mistakes = _validate_all(paths, kind, fit_files, host_cost_from, as_json_text)
         if not done:
@@ -128,7 +130,8 @@ def _words(scored: list[Scored], times: StepTimes) -> str:
     deployed = {(one.model, one.deployment.tensor_parallel_size) for one in scenarios}
     words = build_latency(with_latency(scenarios[0], times.latency)).source
     if times.host_source:
-        words += f" ({times.host_source})"
+        of_itself = ": THIS case, so the errors are no prediction" if times.is_in_sample else ""
+        words += f" ({times.host_source}{of_itself})"
     return words if len(deployed) == 1 else f"{words}; so in the first row"
 
 

@@ -10,7 +10,7 @@ class Efficiency:
 
     source: the data they were fitted on.
     flop, bandwidth: shares of peak FLOP/s and of memory bandwidth that matrix products reach, by
-        type of arithmetic: bf16, fp8.
+        type of arithmetic: bf16, fp8, fp32.
     attention_flop: share of peak FLOP/s that attention of prefill chunks reaches.
     attention_bandwidth: share of bandwidth at which decodes read K/V in a step of decodes alone.
     mixed_attention_bandwidth: the same beside prefill chunks, whose kernel suits decodes less.

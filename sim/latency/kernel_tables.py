@@ -16,7 +16,7 @@ from sim.latency.measured_table import check_axes, read_table
 from sim.latency.model import Curve, Prefills
 from sim.latency.roofline import RooflineProducts
 
-_DTYPES = {"bf16": "bfloat16", "fp8": "fp8"}  # arithmetic -> as the table calls it
+_DTYPES = {"bf16": ("bfloat16", 16), "fp8": ("fp8", 8)}  # arithmetic -> as the table calls it
 _HEAD_SIZE = 128  # of the attention tables
 
 
@@ -29,9 +29,13 @@ class KernelProducts(RooflineProducts):
         table = read_table(folder / "gemm.csv", ("gemm_dtype", *sizes), positive=sizes)
         self._lines: dict[Matrix, Line] = {}  # seconds by tokens
         for matrix in [*deployment.layer_matrices, deployment.output_matrix]:
-            rows = table[table.gemm_dtype == _DTYPES.get(matrix.arithmetic)]
-            if rows.empty:
-                raise UserError(f"{folder / 'gemm.csv'}: no rows of type {matrix.arithmetic}")
+            dtype, bits = _DTYPES.get(matrix.arithmetic, ("", 0))
+            rows = table[table.gemm_dtype == dtype]
+            if rows.empty or matrix.bits != bits:
+                raise UserError(
+                    f"{folder / 'gemm.csv'}: no rows of products in {matrix.arithmetic} with "
+                    f"weights of {matrix.bits:.3g} bits"
+                )
             self._lines[matrix] = _line_of(matrix, rows, folder / "gemm.csv")
 
     def product_s(self, matrix: Matrix, num_tokens: int) -> float:
@@ -91,8 +95,13 @@ class KernelAttention:
             seconds = self._decodes.at(num_decodes, context) * self._slowdown
         for num_tokens, before in prefills:
             length = num_tokens + 2 * before
-            seconds += self._prompts.at(1, length) * num_tokens / length
+            seconds += self._prompt_s(length) * num_tokens / length
         return self._num_layers * seconds
+
+    def _prompt_s(self, length: int) -> float:
+        """Of a prompt alone; beyond the longest that was measured as the square of its length."""
+        longest = float(self._prompts.axes[1][-1])
+        return self._prompts.at(1, min(length, longest)) * max(length / longest, 1) ** 2
 
 
 def _grid(path: Path, heads: int, kv_heads: int, length: str) -> Grid:

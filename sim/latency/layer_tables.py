@@ -27,13 +27,11 @@ class LayerProducts:
     def __init__(self, folder: Path, deployment: Deployment) -> None:
         num_gpus, model = deployment.tensor_parallel_size, deployment.model
         dense = read_table(folder / f"tp{num_gpus}_dense.csv", ("layer", "tokens", "time_us"))
-        self._layers = _sum_of_operators(
-            dense, "tokens", lambda name: _uses(name, model.num_layers)
-        )
+        self._layers = _operators(dense, "tokens", lambda name: _uses(name, model.num_layers))
         per_row = read_table(
             folder / f"tp{num_gpus}_per_sequence.csv", ("layer", "sequences", "time_us")
         )
-        self._rows = _sum_of_operators(per_row, "sequences", lambda _: 1)
+        self._rows = _operators(per_row, "sequences", lambda _: 1)
         self._model = model
         self._experts: Grid | None = None
         if model.num_experts:
@@ -46,7 +44,7 @@ class LayerProducts:
 
     def layers_s(self, num_tokens: int) -> float:
         """See Products."""
-        seconds = self._layers.at(num_tokens)
+        seconds = _sum_at(self._layers, num_tokens)
         if self._experts:
             model = self._model
             num_touched = num_experts_touched(
@@ -57,15 +55,21 @@ class LayerProducts:
 
     def rows_s(self, num_rows: int) -> float:
         """See Products."""
-        return self._rows.at(num_rows)
+        return _sum_at(self._rows, num_rows)
 
 
-def _sum_of_operators(table: pd.DataFrame, over: str, num_uses: Callable[[str], int]) -> Line:
-    """Seconds that all operators take in a step, each interpolated between its own points."""
-    times = table.pivot_table(index=over, columns="layer", values="time_us")  # means of repeats
-    times = times.interpolate("index").bfill()
-    uses = np.array([num_uses(str(name)) for name in times.columns])
-    return Line(times.index.to_numpy(float), times.to_numpy(float) @ uses / 1e6)
+def _operators(table: pd.DataFrame, over: str, num_uses: Callable[[str], int]) -> list[Line]:
+    """Seconds that each operator takes in a step, over its own points."""
+    lines = []
+    for name, rows in table.groupby("layer"):
+        times = rows.groupby(over)["time_us"].mean()  # of repeats
+        seconds = times.to_numpy(float) * num_uses(str(name)) / 1e6
+        lines.append(Line(times.index.to_numpy(float), seconds))
+    return lines
+
+
+def _sum_at(lines: list[Line], position: float) -> float:
+    return sum(line.at(position) for line in lines)
 
 
 def _uses(layer: str, num_layers: int) -> int:
@@ -146,7 +150,7 @@ def attention_grid(
         spread = rows[is_empty].drop(columns=position).merge(everywhere, how="cross")
         rows = pd.concat([rows[~is_empty], spread])
     names = ("chunk", "before", "decodes", "context")
-    rows = rows.drop_duplicates(list(names))
+    rows = rows.groupby(list(names), as_index=False).mean()  # of repeats
     return Grid.from_rows(
         [rows[name].to_numpy(float) for name in names], rows["seconds"].to_numpy()
     )

@@ -16,7 +16,9 @@ from sim.latency.roofline import RooflineAttention
 def profile_operators(folder: Path, deployment: Deployment, efficiency: Efficiency) -> Operators:
     """The tables of a folder; what they lack is taken from the roofline.
 
-    Raises UserError for a folder without tables, or whose tables are of another model or GPU shard.
+    Tables of layers do not say of which model they are: whoever names the folder must know.
+
+    Raises UserError for a folder without tables, or without those of as many GPUs.
     """
     num_gpus, allreduce = deployment.tensor_parallel_size, AllReduce(deployment, efficiency)
     tables = f"tables of {folder.name}"

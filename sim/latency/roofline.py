@@ -104,7 +104,7 @@ class RooflineAttention:
         self._pair_s = pair_flop / (peak * efficiency.attention_flop)
         kv_bytes, flop_s = (
             deployment.kv_bytes_per_token,
-            pair_flop / (peak * efficiency.flop["bf16"]),
+            pair_flop / (peak * efficiency.flop[arithmetic]),
         )
         self._decode_s = max(kv_bytes / (bandwidth * efficiency.attention_bandwidth), flop_s)
         self._mixed_decode_s = max(

@@ -30,6 +30,7 @@ def fit_host_cost(name: str, scored: list[Scored]) -> HostCost:
         float(overhead_s),
         float(per_sequence_s[0]) if per_sequence_s else 0.0,
         f"fitted on {name}" + (f", {len(rows)} rows" if len(rows) > 1 else ""),
+        name,
     )
 
 

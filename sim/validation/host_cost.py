@@ -4,31 +4,41 @@ from typing import NamedTuple
 
 
 class HostCost(NamedTuple):
-    """Seconds a step, and for each of its decodes and prefill chunks; and the source of both."""
+    """Seconds a step, and for each of its decodes and prefill chunks; and the source of both.
+
+    fitted_on: the case that it was fitted on, which it therefore does not predict.
+    """
 
     overhead_s: float
     per_sequence_s: float
     source: str
+    fitted_on: str = ""
 
 
 ASSUMED = HostCost(0.001, 0.0, "a round assumption, the default of scenarios")
 
-# Who measured -> the cost. Clients of a server wait for its work on every sequence too. What is
-# fitted is what `--host-cost-from` prints for that folder.
+
+def _fitted(overhead_s: float, per_sequence_s: float, case: str, num_rows: int) -> HostCost:
+    """What `--host-cost-from` prints for the folder of a case."""
+    source = f"fitted on {case}, {num_rows} rows"
+    return HostCost(overhead_s, per_sequence_s, source, fitted_on=case)
+
+
+# Who measured -> the cost. Clients of a server wait for its work on every sequence too.
 _KNOWN = {
     "asynchronous engine": HostCost(
         0.0, 0.0, "with asynchronous scheduling the host works while the GPU does"
     ),
-    "client of a synchronous server": HostCost(
-        0.00163, 0.0000166, "fitted on h100-64gb-llama-3.1-8b-burst, 21 rows"
+    "client of a synchronous server": _fitted(
+        0.00163, 0.0000166, "h100-64gb-llama-3.1-8b-burst", 21
     ),
-    "client of an asynchronous server": HostCost(
-        0.00081, 0.000036, "fitted on h100-llama-70b-fp8-closedloop, 42 rows"
+    "client of an asynchronous server": _fitted(
+        0.00081, 0.000036, "h100-llama-70b-fp8-closedloop", 42
     ),
-    "offline": HostCost(0.00199, 0.0000774, "fitted on h100-static-batch, 361 rows"),
+    "offline": _fitted(0.00199, 0.0000774, "h100-static-batch", 361),
 }
 # What the library of kernels leaves out besides, sampling for one, is in the fit with it.
-_SILICON = HostCost(0.00127, 0.00003, "fitted on h100-llama-70b-fp8-closedloop, 42 rows")
+_SILICON = _fitted(0.00127, 0.00003, "h100-llama-70b-fp8-closedloop", 42)
 
 
 def default_host_cost(measured_by: str, latency_kind: str) -> HostCost:

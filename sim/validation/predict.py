@@ -18,10 +18,12 @@ _LIMITED = 1.5  # TTFT beyond so many times that with endless memory: the KV cac
 def predict(point: Point, latency: dict[str, Any]) -> Scored:
     """Simulate a point with step times as a scenario's key `latency` says.
 
-    Raises UserError where they do not cover the point.
+    Raises UserError where they do not cover the point, or no request is served.
     """
     scenario = with_latency(point.scenario, latency)
     records = _run(point, scenario)
+    if not records.requests["finished_ns"].notna().any():
+        raise UserError(f"none of the requests is served; {records.first_refusal}")
     return score(point, records, is_kv_limited=_is_kv_limited(point, scenario, records))
 
 

@@ -85,12 +85,8 @@ def as_json(case: Case, scored: list[Scored], step_times: str) -> dict[str, Any]
         "step_times": step_times,
         "assumptions": case.assumptions,
         "skipped": case.skipped,
-        "summary": {
-            name: {str(key): _or_none(value) for key, value in row.items()}
-            for name, row in over_rows([s for s in scored if not s.is_kv_limited]).iterrows()
-        }
-        if any(not one.is_kv_limited for one in scored)
-        else {},
+        "summary": _summary([one for one in scored if not one.is_kv_limited]),
+        "summary_kv_limited": _summary([one for one in scored if one.is_kv_limited]),
         "rows": [
             {
                 **one.point.labels,
@@ -103,6 +99,14 @@ def as_json(case: Case, scored: list[Scored], step_times: str) -> dict[str, Any]
             for one in scored
         ],
         "peers": case.peers,
+    }
+
+
+def _summary(scored: list[Scored]) -> dict[str, dict[str, float | None]]:
+    """Metric -> errors over rows; empty without rows."""
+    return {
+        str(metric): {str(key): _or_none(value) for key, value in row.items()}
+        for metric, row in (over_rows(scored).iterrows() if scored else ())
     }
 
 

@@ -226,8 +226,8 @@ KINDS = (
         "offline",
         _static_batch,
         (
-            "vLLM 0.5.3 is simulated by the V1 scheduler with 4096 tokens a step; number of KV "
-            "blocks as vLLM would find it",
+            "vLLM 0.5.3 is simulated by the V1 scheduler, a step with 4096 tokens or one sequence; "
+            "number of KV blocks as vLLM would find it",
         ),
     ),
 )

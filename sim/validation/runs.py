@@ -264,10 +264,15 @@ def _peers(folder: Path, measured: pd.DataFrame, span_s: float) -> dict[str, dic
     for path in sorted(folder.glob("peer_*.csv")):
         names = ("ttft_ms", "tpot_ms", "e2e_ms", "end_s")
         predicted = read_table(path, names)
+        if len(predicted) != len(measured):
+            raise UserError(
+                f"{path}: {len(predicted)} rows, expected {len(measured)}, one a request"
+            )
         errors: dict[str, float] = {"output_tokens_per_s": span_s / predicted["end_s"].max() - 1}
         for metric in ("ttft", "tpot", "e2e"):
-            ours = predicted[f"{metric}_ms"].to_numpy() / 1e3
-            theirs = measured[f"{metric}_s"].to_numpy()
+            is_measured = measured[f"{metric}_s"].notna().to_numpy()  # no TPOT of a single token
+            ours = predicted[f"{metric}_ms"].to_numpy()[is_measured] / 1e3
+            theirs = measured[f"{metric}_s"].to_numpy()[is_measured]
             errors |= relative_errors(
                 {k: v for k, v in distribution(metric, ours * 1e9).items() if v is not None},
                 {k: v for k, v in distribution(metric, theirs * 1e9).items() if v is not None},

@@ -14,7 +14,7 @@ from sim.validation.case import Point
 class Scored:
     """A point, its prediction, and the errors.
 
-    is_kv_limited: whether requests waited for KV blocks in the simulation.
+    is_kv_limited: whether TTFT would be much shorter with endless memory.
     mape: mean absolute error over requests, by metric, where each of them was measured.
     times: ttft_s, tpot_s and e2e_s of every request, where each of them was measured.
     refusal: how many requests the engine refused, and why; None for none.

@@ -16,10 +16,14 @@ COMMON = "roofline-common"  # with the shares that no measurement of this GPU we
 
 
 class StepTimes(NamedTuple):
-    """Value of a scenario's key `latency`, and the source of its host cost."""
+    """Value of a scenario's key `latency`, and the source of its host cost.
+
+    is_in_sample: whether that was fitted on the case itself.
+    """
 
     latency: dict[str, Any]
     host_source: str
+    is_in_sample: bool = False
 
 
 def choose(
@@ -29,7 +33,7 @@ def choose(
     fit_files: list[Path],
     host_cost: HostCost | None,
 ) -> StepTimes:
-    """Step times of a kind; of none: the best there is without fitting anything.
+    """Step times of a kind; of none: the best there is.
 
     That is a profile of the same model on the same GPU beside the case (../../profiles), the
     library of measured kernels where it is installed and knows the GPU, or the roofline.
@@ -41,7 +45,7 @@ def choose(
             f"{folder}: of no known GPU; give steps that were measured on it with --fit"
         )
     scenario = case.points[0].scenario
-    profile = find_profile(folder, scenario)
+    profile = find_profile(folder, [point.scenario for point in case.points])
     kind = kind or ("fitted" if fit_files else _best(scenario, profile))
     if kind == "fitted":
         if not fit_files:
@@ -62,7 +66,7 @@ def choose(
                 f"{_profiles(folder)}"
             )
         latency["folder"] = str(profile.absolute())
-    return StepTimes(latency, cost.source)
+    return StepTimes(latency, cost.source, cost.fitted_on == case.name)
 
 
 def _best(scenario: Scenario, profile: Path | None) -> str:
@@ -76,15 +80,15 @@ def _profiles(folder: Path) -> Path:
     return folder.absolute().parent.parent / "profiles"
 
 
-def find_profile(folder: Path, scenario: Scenario) -> Path | None:
-    """Tables of the layers of the scenario's model on its GPU, beside the folder of a case."""
-    num_gpus = scenario.deployment.tensor_parallel_size
+def find_profile(folder: Path, scenarios: list[Scenario]) -> Path | None:
+    """Tables of the layers of the model of all scenarios on their GPU, beside a case's folder."""
+    sought = {(one.hardware, one.model, one.deployment.quantization) for one in scenarios}
+    num_gpus = scenarios[0].deployment.tensor_parallel_size
     for candidate in sorted(_profiles(folder).glob("*")):
         try:
             named = parse_folder_name(candidate.name)
         except UserError:
             continue
-        is_same = (named.hardware, named.model) == (scenario.hardware, scenario.model)
-        if is_same and find_table(candidate / f"tp{num_gpus}_dense.csv"):
+        if sought == {named} and find_table(candidate / f"tp{num_gpus}_dense.csv"):
             return candidate
     return None

@@ -452,7 +452,7 @@ def between_s(num_tokens: int) -> float:
         ((4, 400, []), 4, 4, 1 + 0.4),  # between all points
         ((8, 8_000, []), 8, 8, 1 + 8.0),  # contexts beyond the table
         ((0, 0, [(32, 0)]), 32, 1, 1.024),
-        ((0, 0, [(100, 0)]), 100, 1, 2.304 + (100 - 48) * 0.08),  # along the last two points
+        ((0, 0, [(100, 0)]), 100, 1, 10.0),  # beyond the table as the square: 48 take 2.304
         ((0, 0, [(8, 4)]), 8, 1, 0.256 * 8 / 16),  # half of a prompt of 16
         ((0, 0, [(8, 4), (16, 8)]), 24, 2, 0.256 / 2 + 1.024 / 2),
     ],
@@ -490,7 +490,7 @@ def test_kernels_are_those_of_a_gpu_s_share_of_the_heads(profiled, new_step):
 @pytest.mark.parametrize(
     ("name", "change", "sizes", "message"),
     [
-        ("gemm.csv", ("bfloat16", "int8"), {}, "no rows of type bf16"),
+        ("gemm.csv", ("bfloat16", "int8"), {}, "no rows of products in bf16"),
         ("decode_attention.csv", ("2,1,", "2,2,"), {}, "no rows of 2 heads over 1 KV heads"),
         ("prefill_attention.csv", ("2,1,", "2,2,"), {}, "no rows of 2 heads over 1 KV heads"),
         ("decode_attention.csv", None, {}, "no such file"),

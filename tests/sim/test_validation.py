@@ -19,7 +19,7 @@ from sim.validation.predict import predict, predict_all, with_latency
 from sim.validation.rows import read_rows
 from sim.validation.runs import read_run
 from sim.validation.score import over_rows, relative_errors
-from sim.validation.step_times import choose
+from sim.validation.step_times import choose, find_profile
 
 ROOFLINE = {"kind": "roofline", "overhead_s": 0.002, "per_sequence_s": 0.00005}
 
@@ -411,6 +411,51 @@ def test_the_host_cost_of_runs_made_with_it_is_found_again(tmp_path):
     assert cost.overhead_s == pytest.approx(0.002, rel=0.1)
     assert cost.per_sequence_s == pytest.approx(0.00005, rel=0.1)
     assert cost.source == "fitted on x, 4 rows"
+
+
+def test_a_cost_that_was_fitted_on_the_case_itself_is_told(tmp_path):
+    """The default of asynchronous servers is from the 70B rows: of those it predicts nothing."""
+    told = {}
+    for name in ("h100-llama-70b-fp8-closedloop", "h100-qwen3-32b-closedloop"):
+        folder = write_points(tmp_path, name, [CLOSED_LOOP])
+        told[name] = choose(read_rows(folder), folder, "roofline", [], None).is_in_sample
+    assert list(told.values()) == [True, False]
+
+
+def test_a_profile_of_other_weights_is_not_taken(tmp_path):
+    (tmp_path / "validation").mkdir()
+    folder = write_points(tmp_path / "validation", "h100-llama-70b-fp8-closedloop", [CLOSED_LOOP])
+    profile = tmp_path / "profiles" / "h100-llama-70b"
+    profile.mkdir(parents=True)
+    (profile / "tp2_dense.csv").write_text("layer,tokens,time_us\n")
+    scenarios = [point.scenario for point in read_rows(folder).points]
+    assert find_profile(folder, scenarios) is None
+    profile.rename(tmp_path / "profiles" / "h100-llama-70b-fp8")
+    assert find_profile(folder, scenarios) == tmp_path / "profiles" / "h100-llama-70b-fp8"
+
+
+def test_one_profile_does_not_serve_rows_of_several_models(tmp_path):
+    (tmp_path / "validation").mkdir()
+    rows = [{"model": name, **STATIC} for name in ("Llama-2-7b", "Llama-3.1-8B")]
+    folder = write_points(tmp_path / "validation", "a100-static-batch", rows)
+    profile = tmp_path / "profiles" / "a100-llama-2-7b"
+    profile.mkdir(parents=True)
+    (profile / "tp1_dense.csv").write_text("layer,tokens,time_us\n")
+    assert find_profile(folder, [point.scenario for point in read_rows(folder).points]) is None
+
+
+def test_a_peer_that_says_nothing_of_some_requests_is_refused(run_folder):
+    (run_folder / "peer_other.csv").write_text("ttft_ms,tpot_ms,e2e_ms,end_s\n1,1,1,1\n")
+    with pytest.raises(UserError, match=r"peer_other.csv: 1 rows, expected 60, one a request"):
+        read_run(run_folder)
+
+
+def test_a_run_of_which_nothing_is_served_is_refused(run_folder):
+    (point,) = read_run(run_folder).points
+    data = point.scenario.model_dump(mode="json", exclude_none=True)
+    data["engine"]["num_blocks"] = 1
+    with pytest.raises(UserError, match="none of the requests is served; request 0"):
+        predict(replace(point, scenario=Scenario.parse(data)), ROOFLINE)
 
 
 def test_a_host_that_works_beside_the_gpu_costs_nothing():

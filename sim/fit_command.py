@@ -2,18 +2,13 @@
 
 from pathlib import Path
 
-from sim import catalogue
-from sim.errors import UserError
 from sim.latency.fit_efficiency import Fit, fit_efficiency
 
 
 def print_efficiency(hardware: str, folders: list[Path], model: str | None) -> None:
     """Print an entry of efficiency.toml. Raises UserError for what is unknown or missing."""
-    if hardware not in catalogue.names("hardware"):
-        known = ", ".join(catalogue.names("hardware"))
-        raise UserError(f"got {hardware!r}, expected a GPU of the catalogue: {known}")
     fits = fit_efficiency(hardware, folders, model)
-    print(f"[{hardware}]")
+    print(f"[measured.{hardware}]")
     print(f'source = "fitted on {" and ".join(folder.name for folder in folders)}"')
     for name, value in toml_values(fits).items():
         print(f"{name} = {value}")

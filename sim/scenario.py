@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -23,6 +24,7 @@ from engine.config import LARGEST, EngineConfig
 from engine.transformer import TransformerConfig
 from sim import catalogue
 from sim.deployment import Deployment
+from sim.errors import UserError
 from sim.kv_size import KVSize, kv_size
 from workloads.checks import LARGEST_COUNT
 
@@ -231,7 +233,7 @@ class LinearSpec(Spec):
     """A fixed cost a step and costs of what is in it; see `sim.latency.linear`."""
 
     kind: Literal["linear"]
-    step_s: float = Field(gt=0, le=_LONGEST_S)
+    step_s: float = Field(ge=0, le=_LONGEST_S)
     per_decode_s: float = Field(0.0, ge=0, le=1)
     per_decode_doubling_s: float = Field(0.0, ge=0, le=1)
     per_context_token_s: float = Field(0.0, ge=0, le=1)
@@ -353,9 +355,12 @@ _SWEPT = {
 }
 
 
-def _one_of(names: list[str], name: str) -> str:
-    if name not in names:
-        raise ValueError(f"got {name!r}, expected one of {', '.join(names)}")
+def _known(load: Callable[[str], object], name: str) -> str:
+    """A name that can be loaded. Raises ValueError, as pydantic expects of a validator."""
+    try:
+        load(name)
+    except UserError as error:
+        raise ValueError(str(error)) from None
     return name
 
 
@@ -404,14 +409,14 @@ class Scenario(Spec):
     @classmethod
     def _is_a_model(cls, name: str) -> str:
         if catalogue.is_config_path(name):
-            catalogue.load_model(name)  # for its mistakes, which name the file
+            catalogue.load_model(name)  # its mistakes name the file and pass as they are
             return name
-        return _one_of([*catalogue.names("models"), "the path of a config.json"], name)
+        return _known(catalogue.load_model, name)
 
     @field_validator("hardware")
     @classmethod
     def _is_a_gpu(cls, name: str) -> str:
-        return _one_of(catalogue.names("hardware"), name)
+        return _known(catalogue.load_hardware, name)
 
     @field_validator("systems")
     @classmethod

@@ -48,13 +48,21 @@ def validate_cases(
     Raises UserError, after all others are done, for cases that cannot be read or predicted.
     """
     _refuse_other_folder(out)
+    if fit_files and kind not in (None, "fitted"):
+        raise UserError(f"--fit: expected --latency fitted, got {kind}")
     if host_cost_from and (fit_files or kind == "fitted"):
         raise UserError("--host-cost-from: fitted step times have the host's cost in them")
     with new_folder(out, replaces=True) as folder:
-        done, mistakes = _validate_all(paths, kind, fit_files, host_cost_from, as_json_text)
+        done, mistakes = _validate_all(paths, kind, fit_files, host_cost_from)
         if not done:
             raise UserError("\n".join(mistakes))
         _write(folder, done)
+    # Only now, when nothing is lost any more should stdout be closed before the end.
+    if as_json_text:
+        print(json.dumps([as_json(d.case, d.scored, d.step_times) for d in done], indent=1))
+    else:
+        for validated in done:
+            _print(validated)
     print(f"rows and figure in {out}", file=sys.stderr)
     if mistakes:
         raise UserError("\n".join(mistakes))
@@ -67,13 +75,9 @@ def _refuse_other_folder(out: Path) -> None:
 
 
 def _validate_all(
-    paths: list[Path],
-    kind: str | None,
-    fit_files: list[Path],
-    host_cost_from: Path | None,
-    as_json_text: bool,
+    paths: list[Path], kind: str | None, fit_files: list[Path], host_cost_from: Path | None
 ) -> tuple[list[Validated], list[str]]:
-    """Predict and print every case; those that cannot be, with the reason."""
+    """Predict every case; of those that cannot be, the reasons."""
     host_cost = _fit_host(host_cost_from, kind) if host_cost_from else None
     done: list[Validated] = []
     mistakes: list[str] = []
@@ -82,11 +86,6 @@ def _validate_all(
             done.append(validate_case(folder, kind, fit_files, host_cost))
         except UserError as error:
             mistakes.append(str(error))
-        else:
-            if not as_json_text:
-                _print(done[-1])
-    if as_json_text and done:
-        print(json.dumps([as_json(d.case, d.scored, d.step_times) for d in done], indent=1))
     return done, mistakes
 
 

@@ -1,30 +1,45 @@
 """Catalogues of GPUs and models: data files in which every figure has its source."""
 
-import tomllib
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
-from sim.catalogue.efficiency import Efficiency
+from sim.catalogue.data import read
+from sim.catalogue.efficiency import Efficiency, common_efficiency, load_efficiency
 from sim.catalogue.hardware import Hardware
 from sim.catalogue.hf_config import read_config
 from sim.catalogue.hf_ids import key_of
 from sim.catalogue.model import Model
+from sim.errors import UserError
+
+__all__ = [
+    "Efficiency",
+    "Hardware",
+    "Model",
+    "common_efficiency",
+    "find_model",
+    "is_config_path",
+    "load_efficiency",
+    "load_hardware",
+    "load_model",
+    "names",
+]
 
 
 def load_hardware(name: str) -> Hardware:
-    """A GPU of the catalogue. Raises KeyError for an unknown name."""
-    return Hardware(name=name, **_read("hardware")[name])
+    """A GPU of the catalogue. Raises UserError for an unknown name."""
+    table = read("hardware")
+    if name not in table:
+        raise UserError(f"got {name!r}, expected a GPU of the catalogue: {', '.join(table)}")
+    return Hardware(name=name, **table[name])
 
 
 def load_model(name: str) -> Model:
     """A model of the catalogue, or of the config.json whose path it is (it ends with .json).
 
-    Raises KeyError for an unknown name, UserError for a file that describes no Model.
+    Raises UserError for an unknown name and for a file that describes no Model.
     """
     if is_config_path(name):
         return read_config(name)
-    entry = _read("models")[name]
+    entry = read("models")[find_model(name)]
     lists: dict[str, Any] = {k: tuple(v) for k, v in entry.items() if isinstance(v, list)}
     return Model(**entry | lists)
 
@@ -40,34 +55,10 @@ def find_model(name_or_hf_id: str) -> str:
     The organisation and endings such as -Instruct or -FP8 may differ from the ids of the catalogue.
     Raises UserError, naming models with a similar name.
     """
-    hf_ids = {key: entry.get("hf_ids", []) for key, entry in _read("models").items()}
+    hf_ids = {key: entry.get("hf_ids", []) for key, entry in read("models").items()}
     return key_of(name_or_hf_id, hf_ids)
 
 
-def load_efficiency(hardware: str) -> Efficiency:
-    """What a GPU of the catalogue reaches; the common values for all that was not measured.
-
-    A GPU with the processor of one that was measured, but other memory, has all of its shares that
-    do not depend on the memory.
-    """
-    table = _read("efficiency")
-    common, own = table["common"], table.get(hardware, {})
-    if hardware in table["same_processor"]:
-        measured = table[table["same_processor"][hardware]]
-        own = {name: value for name, value in measured.items() if name not in _OF_MEMORY}
-        own["source"] += "; its memory: " + common["source"]
-    shares = {name: {**common[name], **own.get(name, {})} for name in ("flop", "bandwidth")}
-    return Efficiency(**{**common, **own, **shares})
-
-
-_OF_MEMORY = ("bandwidth", "attention_bandwidth", "mixed_attention_bandwidth")
-
-
 def names(table: str) -> list[str]:
-    """Names in a table of the catalogue: `hardware`, `models` or `efficiency`."""
-    return sorted(_read(table))
-
-
-@cache
-def _read(table: str) -> dict[str, Any]:
-    return tomllib.loads(files("sim.catalogue").joinpath(f"{table}.toml").read_text("utf-8"))
+    """Names in a table of the catalogue: `hardware` or `models`."""
+    return sorted(read(table))

@@ -25,8 +25,10 @@ def key_of(name: str, hf_ids: Mapping[str, Sequence[str]]) -> str:
             return known[shortest]
     close = difflib.get_close_matches(shortest, known, n=3)
     keys = " or ".join(dict.fromkeys(known[form] for form in close))
-    hint = f"; did you mean {keys}?" if keys else ""
-    raise UserError(f"model: got {name!r}, expected one of the catalogue{hint}")
+    hint = f"; did you mean {keys}?" if keys else f": {', '.join(sorted(hf_ids))}"
+    raise UserError(
+        f"got {name!r}, expected the path of a config.json or a model of the catalogue{hint}"
+    )
 
 
 def _forms(name: str) -> Iterator[str]:

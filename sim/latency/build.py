@@ -59,7 +59,9 @@ def build_operators(
     if isinstance(spec, ProfileSpec):
         efficiency = catalogue.load_efficiency(hardware)
         return profile_operators(Path(spec.folder), deployment, efficiency)
-    efficiency = catalogue.load_efficiency(hardware if spec.constants == "gpu" else "common")
+    is_common = spec.constants == "common"
+    load = catalogue.common_efficiency if is_common else catalogue.load_efficiency
+    efficiency = load(hardware)
     if spec.flop_efficiency is not None:
         efficiency = efficiency.with_flop(spec.flop_efficiency)
     if spec.bandwidth_efficiency is not None:

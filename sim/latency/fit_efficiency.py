@@ -50,9 +50,10 @@ def fit_efficiency(hardware: str, folders: list[Path], model: str | None) -> dic
     of_layers = [folder for folder in folders if find_table(folder / "tp1_attention.csv")]
     bandwidth = fits["products, bf16"].constants["bandwidth"]
     fits["decodes"] = _fit_decodes(gpu, of_layers or folders, model)
-    fits["prefill chunks"] = _fit_prefills(gpu, of_layers or folders, model, bandwidth)
+    kernel_s = fits["decodes"].constants["attention_s"]
+    fits["prefill chunks"] = _fit_prefills(gpu, of_layers or folders, model, bandwidth, kernel_s)
     if of_layers:
-        fits["decodes beside chunks"] = _fit_mixed(gpu, of_layers[0], model)
+        fits["decodes beside chunks"] = _fit_mixed(gpu, of_layers, model)
     return fits
 
 
@@ -94,30 +95,34 @@ def _fit_decodes(hardware: Hardware, folders: list[Path], model: str | None) -> 
 
 
 def _fit_prefills(
-    hardware: Hardware, folders: list[Path], model: str | None, bandwidth: float
+    hardware: Hardware, folders: list[Path], model: str | None, bandwidth: float, kernel_s: float
 ) -> Fit:
-    """attention_flop, from calls of prefill chunks alone; their rows are moved at `bandwidth`."""
+    """attention_flop, from calls of prefill chunks alone.
+
+    As in the roofline, their rows are moved at `bandwidth` and a call costs kernel_s besides.
+    """
     rows = pd.concat([_prefills(folder, hardware, model) for folder in folders])
     rows = rows[rows.tokens.between(_PREFILL_TOKENS, _LARGEST_STEP)]
     rows = rows[rows.length >= _PREFILL_LENGTH]
     rows_s = rows.row_bytes.to_numpy() / (hardware.bandwidth_bytes_per_s * bandwidth)
     flop_s = rows.flop.to_numpy() / hardware.peak("bf16")
-    return _fit(lambda p: rows_s + flop_s / p[0], rows.seconds.to_numpy(), {"attention_flop": 0.5})
-
-
-def _fit_mixed(hardware: Hardware, folder: Path, model: str | None) -> Fit:
-    """mixed_attention_bandwidth: what decodes add to calls of a prefill chunk."""
-    deployment = _deployment(folder, hardware, model)
-    table = _attention(folder)
-    chunks = table[table.n_decode == 0].drop(columns=["n_decode", "kv_decode"])
-    mixed = table[(table.n_decode > 0) & (table.prefill_chunk > 0)]
-    both = mixed.merge(chunks, on=["prefill_chunk", "kv_prefill"], suffixes=("", "_alone"))
-    kv_bytes = both.n_decode * both.kv_decode * _layer_kv_bytes(deployment)
-    seconds = (both.time_us - both.time_us_alone) / 1e6
-    is_used = kv_bytes.between(*_KV_BYTES) & (seconds > 0)
-    bytes_s = kv_bytes[is_used].to_numpy() / hardware.bandwidth_bytes_per_s
     return _fit(
-        lambda p: bytes_s / p[0], seconds[is_used].to_numpy(), {"mixed_attention_bandwidth": 0.5}
+        lambda p: kernel_s + rows_s + flop_s / p[0],
+        rows.seconds.to_numpy(),
+        {"attention_flop": 0.5},
+    )
+
+
+def _fit_mixed(hardware: Hardware, folders: list[Path], model: str | None) -> Fit:
+    """mixed_attention_bandwidth: what decodes add to calls of a prefill chunk."""
+    rows = pd.concat([_mixed(folder, hardware, model) for folder in folders])
+    rows = rows[rows.kv_bytes.between(*_KV_BYTES)]
+    bytes_s = rows.kv_bytes.to_numpy() / hardware.bandwidth_bytes_per_s
+    alone_s = rows.seconds_alone.to_numpy()
+    return _fit(
+        lambda p: alone_s + bytes_s / p[0],
+        rows.seconds.to_numpy(),
+        {"mixed_attention_bandwidth": 0.5},
     )
 
 
@@ -209,6 +214,22 @@ def _prefills(folder: Path, hardware: Hardware, model: str | None) -> pd.DataFra
     rows["flop"] = 4 * rows.width * rows.tokens * (rows.before + (rows.length + 1) / 2)
     rows["row_bytes"] = 4 * (rows.width + rows.kv_width) * rows.tokens
     return rows
+
+
+def _mixed(folder: Path, hardware: Hardware, model: str | None) -> pd.DataFrame:
+    """Measured attention of a chunk beside decodes: kv_bytes of these, seconds, seconds_alone."""
+    table = _attention(folder)
+    chunks = table[table.n_decode == 0].drop(columns=["n_decode", "kv_decode"])
+    mixed = table[(table.n_decode > 0) & (table.prefill_chunk > 0)]
+    both = mixed.merge(chunks, on=["prefill_chunk", "kv_prefill"], suffixes=("", "_alone"))
+    kv_bytes = both.n_decode * both.kv_decode
+    return pd.DataFrame(
+        {
+            "kv_bytes": kv_bytes * _layer_kv_bytes(_deployment(folder, hardware, model)),
+            "seconds": both.time_us / 1e6,
+            "seconds_alone": both.time_us_alone / 1e6,
+        }
+    )
 
 
 def _attention(folder: Path) -> pd.DataFrame:

@@ -13,6 +13,8 @@ _NUM_TAIL = 8  # points that say how a line goes on beyond its end
 class Grid:
     """Values over the grid of some axes, linear in each axis between its points and beyond them.
 
+    Beyond the last point of an axis they never fall: more work does not take less time.
+
     axes: rising positions, at least two on each. values: of shape (len of each axis).
     """
 
@@ -26,7 +28,8 @@ class Grid:
         """A grid from rows in any order: positions of each on every axis, and its value.
 
         Points of the grid that no row has are interpolated along the first axis, of those from the
-        last back, on which others are measured on both sides; else taken from the nearest.
+        last back, on which others are measured on both sides. What is left takes the value of the
+        first that was measured after it, or goes on, never falling, from the last two before it.
         """
         axes = [np.unique(column) for column in positions]
         table = np.full([len(axis) for axis in axes], np.nan)
@@ -48,8 +51,14 @@ class Grid:
             weights.append((x - points[left]) / (points[left + 1] - points[left]))
         cube = self.values[tuple(corners)]
         for weight in weights:
-            cube = cube[0] + (cube[1] - cube[0]) * weight
+            rise = cube[1] - cube[0]
+            cube = cube[0] + weight * rise if weight <= 1 else cube[1] + (weight - 1) * _up(rise)
         return float(cube)
+
+
+def _up(rise: Float64Array) -> Float64Array:
+    """Nothing in place of a fall."""
+    return np.maximum(rise, 0.0)
 
 
 def _place(points: list[float], x: float) -> int:
@@ -63,9 +72,13 @@ def _filled(values: Float64Array, axis: Float64Array, is_outside_too: bool) -> F
     known = np.flatnonzero(~np.isnan(values))
     if len(known) in (0, len(values)):
         return values
+    first, last = known[0], known[-1]
     filled: Float64Array = np.interp(axis, axis[known], values[known])
     if not is_outside_too:
-        filled[: known[0]] = filled[known[-1] + 1 :] = np.nan
+        filled[:first] = filled[last + 1 :] = np.nan
+    elif len(known) > 1:
+        rise = (values[last] - values[known[-2]]) / (axis[last] - axis[known[-2]])
+        filled[last + 1 :] += _up(rise) * (axis[last + 1 :] - axis[last])
     return filled
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from sim.catalogue.efficiency import Efficiency
+from sim.catalogue.model import DTYPES
 from sim.deployment import Deployment, Matrix
 from sim.errors import UserError
 from sim.latency.grid import Grid, Line
@@ -17,7 +18,7 @@ from sim.latency.model import Curve, Prefills
 from sim.latency.roofline import RooflineProducts
 
 _DTYPES = {"bf16": ("bfloat16", 16), "fp8": ("fp8", 8)}  # arithmetic -> as the table calls it
-_HEAD_SIZE = 128  # of the attention tables
+_HEAD_SIZE, _KV_BITS = 128, 16  # of the attention tables
 
 
 class KernelProducts(RooflineProducts):
@@ -61,7 +62,8 @@ class KernelAttention:
     """See Attention. Decodes and chunks were measured apart.
 
     Beside chunks, decodes are slower by the ratio of the GPU's two bandwidths, see Efficiency. A
-    chunk after a context takes its share of a prompt whose queries attend to as much on average.
+    chunk after a context takes its share of a prompt whose queries attend to as much on average,
+    but not less time than without the context.
     """
 
     def __init__(self, folder: Path, deployment: Deployment, efficiency: Efficiency) -> None:
@@ -70,6 +72,11 @@ class KernelAttention:
             raise UserError(
                 f"{folder}: its attention is of heads of {_HEAD_SIZE} that see the whole context, "
                 f"{model.title} has others"
+            )
+        if DTYPES[deployment.kv_dtype] != _KV_BITS:
+            raise UserError(
+                f"{folder}: its attention is over K/V of {_KV_BITS} bits, "
+                f"got deployment.kv_cache_dtype: {deployment.kv_dtype}"
             )
         heads = model.num_heads // deployment.tensor_parallel_size
         kv_heads = round(deployment.kv_heads / model.num_layers)
@@ -95,7 +102,7 @@ class KernelAttention:
             seconds = self._decodes.at(num_decodes, context) * self._slowdown
         for num_tokens, before in prefills:
             length = num_tokens + 2 * before
-            seconds += self._prompt_s(length) * num_tokens / length
+            seconds += max(self._prompt_s(length) * num_tokens / length, self._prompt_s(num_tokens))
         return self._num_layers * seconds
 
     def _prompt_s(self, length: int) -> float:

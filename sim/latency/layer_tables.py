@@ -26,11 +26,14 @@ class LayerProducts:
 
     def __init__(self, folder: Path, deployment: Deployment) -> None:
         num_gpus, model = deployment.tensor_parallel_size, deployment.model
-        dense = read_table(folder / f"tp{num_gpus}_dense.csv", ("layer", "tokens", "time_us"))
+        path = folder / f"tp{num_gpus}_dense.csv"
+        dense = read_table(path, ("layer", "tokens", "time_us"))
+        matrices = [matrix.name for matrix in deployment.layer_matrices if matrix.name != "router"]
+        _expect_layers(path, dense, matrices)
         self._layers = _operators(dense, "tokens", lambda name: _uses(name, model.num_layers))
-        per_row = read_table(
-            folder / f"tp{num_gpus}_per_sequence.csv", ("layer", "sequences", "time_us")
-        )
+        path = folder / f"tp{num_gpus}_per_sequence.csv"
+        per_row = read_table(path, ("layer", "sequences", "time_us"))
+        _expect_layers(path, per_row, [deployment.output_matrix.name])
         self._rows = _operators(per_row, "sequences", lambda _: 1)
         self._model = model
         self._experts: Grid | None = None
@@ -56,6 +59,13 @@ class LayerProducts:
     def rows_s(self, num_rows: int) -> float:
         """See Products."""
         return _sum_at(self._rows, num_rows)
+
+
+def _expect_layers(path: Path, table: pd.DataFrame, names: list[str]) -> None:
+    """Raise UserError where a product of the model was not measured."""
+    for name in names:
+        if name not in table.layer.unique():
+            raise UserError(f"{path}: no rows of layer {name!r}")
 
 
 def _operators(table: pd.DataFrame, over: str, num_uses: Callable[[str], int]) -> list[Line]:

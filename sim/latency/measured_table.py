@@ -39,7 +39,7 @@ def read_table(
     if found is None:
         raise UserError(f"{path}: no such file, nor one with .gz")
     try:
-        table = pd.read_csv(found, skipinitialspace=True)
+        table = pd.read_csv(found, skipinitialspace=True, dtype=dict.fromkeys(_TEXT, str))
     except (OSError, ValueError, EOFError, zlib.error) as error:  # pandas' own are ValueErrors
         raise UserError(f"{found}: {' '.join(str(error).split())}") from None
     if not isinstance(table.index, pd.RangeIndex):  # pandas took the first column for names of rows

@@ -72,9 +72,9 @@ class Curve(NamedTuple):
 
     @classmethod
     def through(cls, knots: list[float], seconds: list[float]) -> "Curve":
-        """Through points, at least two, the first at 0; beyond the last as before it."""
+        """Through points, at least two, the first at 0; beyond the last as before, or level."""
         slopes = (np.diff(seconds) / np.diff(knots)).tolist()
-        return cls(knots, seconds, [*slopes, slopes[-1]])
+        return cls(knots, seconds, [*slopes, max(slopes[-1], 0.0)])
 
 
 class CurveLatency(ABC):

@@ -19,8 +19,8 @@ def roofline_operators(deployment: Deployment, efficiency: Efficiency) -> Operat
         RooflineProducts(deployment, efficiency),
         RooflineAttention(deployment, efficiency),
         AllReduce(deployment, efficiency),
-        f"roofline with products at {efficiency.flop[arithmetic]:.0%} of peak FLOP/s and "
-        f"{efficiency.bandwidth[arithmetic]:.0%} of bandwidth ({efficiency.source})",
+        f"roofline with products at {efficiency.flop_share(arithmetic):.0%} of peak FLOP/s and "
+        f"{efficiency.bandwidth_share(arithmetic):.0%} of bandwidth ({efficiency.source})",
     )
 
 
@@ -37,7 +37,7 @@ class RooflineProducts:
         widths = 8 * model.d_model + 3 * d_ff * max(model.num_experts_per_token, 1)
         between_bytes = model.num_layers * widths * deployment.activation_bytes
         self._between_s = model.num_layers * _NUM_ELEMENTWISE * efficiency.kernel_s
-        share = efficiency.bandwidth[deployment.activation_arithmetic]
+        share = efficiency.bandwidth_share(deployment.activation_arithmetic)
         self._between_token_s = between_bytes / (bandwidth * share)
 
     def layers_s(self, num_tokens: int) -> float:
@@ -69,8 +69,8 @@ class RooflineProducts:
 
     def _roofline_s(self, matrix: Matrix, num_tokens: int, weight_bytes: float) -> float:
         efficiency, hardware = self._efficiency, self._deployment.hardware
-        flop_per_s = hardware.peak(matrix.arithmetic) * efficiency.flop[matrix.arithmetic]
-        bytes_per_s = hardware.bandwidth_bytes_per_s * efficiency.bandwidth[matrix.arithmetic]
+        flop_per_s = hardware.peak(matrix.arithmetic) * efficiency.flop_share(matrix.arithmetic)
+        bytes_per_s = hardware.bandwidth_bytes_per_s * efficiency.bandwidth_share(matrix.arithmetic)
         activations = num_tokens * (matrix.k + matrix.n) * self._deployment.activation_bytes
         return efficiency.kernel_s + max(
             2 * matrix.k * matrix.n * num_tokens / flop_per_s,
@@ -104,7 +104,7 @@ class RooflineAttention:
         self._pair_s = pair_flop / (peak * efficiency.attention_flop)
         kv_bytes, flop_s = (
             deployment.kv_bytes_per_token,
-            pair_flop / (peak * efficiency.flop[arithmetic]),
+            pair_flop / (peak * efficiency.flop_share(arithmetic)),
         )
         self._decode_s = max(kv_bytes / (bandwidth * efficiency.attention_bandwidth), flop_s)
         self._mixed_decode_s = max(
@@ -113,7 +113,7 @@ class RooflineAttention:
         # Queries are read and outputs written, of every head; K/V of the chunk as well.
         num_heads = model.num_layers * model.num_heads / deployment.tensor_parallel_size
         row_bytes = 2 * num_heads * model.head_size * deployment.activation_bytes + kv_bytes
-        self._row_s = row_bytes / (bandwidth * efficiency.bandwidth[arithmetic])
+        self._row_s = row_bytes / (bandwidth * efficiency.bandwidth_share(arithmetic))
         self._kernels_s = model.num_layers * efficiency.attention_s
 
     def decode_curve(self, num_decodes: int) -> Curve:

@@ -131,7 +131,8 @@ class SiliconAttention:
 
 
 def _covered() -> str:
-    return f"{', '.join(SYSTEMS)}, weights {', '.join(_PRODUCTS)}, KV {', '.join(_KV)}"
+    weights, kv = ", ".join(_PRODUCTS), ", ".join(_KV)
+    return f"{', '.join(SYSTEMS)}, weights {weights}, activations of 16 bits, KV {kv}"
 
 
 def _compile(deployment: Deployment) -> Any:
@@ -144,10 +145,12 @@ def _compile(deployment: Deployment) -> Any:
         ) from None
     logging.getLogger("aiconfigurator_core").setLevel(logging.ERROR)
     system, quantization = deployment.hardware.name, deployment.weights
-    if system not in SYSTEMS or quantization not in _PRODUCTS or deployment.kv_dtype not in _KV:
+    is_covered = system in SYSTEMS and quantization in _PRODUCTS and deployment.kv_dtype in _KV
+    if not is_covered or deployment.activation_arithmetic != "bf16":
         raise UserError(
             f"latency.kind: silicon does not cover {deployment.hardware.title} with "
-            f"{quantization} weights and {deployment.kv_dtype} KV; it covers {_covered()}"
+            f"{quantization} weights, {deployment.activation_dtype} activations and "
+            f"{deployment.kv_dtype} KV; it covers {_covered()}"
         )
     try:
         with tempfile.TemporaryDirectory() as folder:

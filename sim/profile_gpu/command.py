@@ -6,8 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sim.catalogue import load_model, names
-from sim.catalogue.model import Model
+from sim.catalogue import load_model
 from sim.errors import UserError
 from sim.profile_gpu.grid import grid_for
 from sim.profile_gpu.shard import shard_of
@@ -39,7 +38,7 @@ def profile_gpu(
     """
     if out.exists():
         raise UserError(f"{out}: exists already and is not overwritten")
-    model = _find_model(model_name)
+    model = load_model(model_name)
     torch = _find_torch(device)
     dtype = model.dtype if device == "cuda" else "float32"
     shard = shard_of(model, tensor_parallel_size, dtype)
@@ -65,14 +64,6 @@ def profile_gpu(
         }
         _write(partial, f"tp{tensor_parallel_size}_", about, profile)
     _report(profile, out)
-
-
-def _find_model(name: str) -> Model:
-    try:
-        return load_model(name)
-    except KeyError:
-        known = ", ".join(names("models"))
-        raise UserError(f"{name}: no model of that name, expected one of {known}") from None
 
 
 def _find_torch(device: str) -> Any:

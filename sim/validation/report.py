@@ -60,7 +60,7 @@ def rows_table(scored: list[Scored]) -> Table:
 
 def rows_frame(name: str, scored: list[Scored]) -> pd.DataFrame:
     """A row for each run and metric: labels, real, predicted, error."""
-    return pd.DataFrame(
+    rows = pd.DataFrame(
         [
             {
                 "case": name,
@@ -75,6 +75,9 @@ def rows_frame(name: str, scored: list[Scored]) -> pd.DataFrame:
             for metric, error in one.errors.items()
         ]
     )
+    # Counts stay so beside cases that have none of the kind.
+    counts = [key for key, value in scored[0].point.labels.items() if isinstance(value, int)]
+    return rows.astype(dict.fromkeys(counts, "Int64"))
 
 
 def as_json(case: Case, scored: list[Scored], step_times: str) -> dict[str, Any]:
@@ -133,4 +136,7 @@ def _seconds(value: float) -> str:
 
 
 def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{value:+.1%}"
+    if value is None:
+        return "-"
+    text = f"{value:+.1%}"
+    return "0.0%" if text in ("+0.0%", "-0.0%") else text

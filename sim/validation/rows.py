@@ -93,14 +93,24 @@ def _common(row: dict[str, Any], named: Named) -> dict[str, Any]:
         "model": model,
         "hardware": named.hardware,
         "deployment": {
-            "tensor_parallel_size": int(row.get("tp", 1)),
+            "tensor_parallel_size": _count(row, "tp", 1),
             "quantization": named.quantization,
         },
     }
 
 
+def _count(row: dict[str, Any], name: str, default: int | None = None) -> int:
+    """A whole number of a row. Raises UserError for another."""
+    value: float | None = row.get(name)
+    if (value is None or pd.isna(value)) and default is not None:
+        return default
+    if value is None or not float(value).is_integer():
+        raise UserError(f"{name}: got {value}, expected a whole number")
+    return int(value)
+
+
 def _closed_loop(row: dict[str, Any], common: dict[str, Any]) -> Point:
-    concurrency, isl, osl = (int(row[name]) for name in ("concurrency", "isl", "osl"))
+    concurrency, isl, osl = (_count(row, name) for name in ("concurrency", "isl", "osl"))
     if "measured" in row:  # a date: InferenceMAX's public scripts
         engine = {
             "max_num_seqs": concurrency,
@@ -128,7 +138,7 @@ def _closed_loop(row: dict[str, Any], common: dict[str, Any]) -> Point:
         "outputs": lengths[1],
     }
     return Point(
-        labels={name: int(row[name]) for name in ("tp", "isl", "osl", "concurrency")},
+        labels={name: _count(row, name) for name in ("tp", "isl", "osl", "concurrency")},
         scenario=_scenario(common, {"num_blocks": "auto", **engine}, workload),
         measured={"ttft_mean_s": row["ttft_ms"] / 1e3, "tpot_mean_s": row["tpot_ms"] / 1e3},
     )
@@ -139,7 +149,7 @@ def _burst(row: dict[str, Any], common: dict[str, Any]) -> Point:
     num_kv_tokens = row.get("num_kv_tokens")
     engine = {
         "num_blocks": "auto" if pd.isna(num_kv_tokens) else int(num_kv_tokens) // 16 - 1,
-        "max_num_seqs": int(row["max_num_seqs"]),
+        "max_num_seqs": _count(row, "max_num_seqs"),
         "max_num_batched_tokens": 2048,
         "max_model_len": max(4096, prompt_tokens + output_tokens),
         "vllm_version": "0.8.5",
@@ -154,7 +164,7 @@ def _burst(row: dict[str, Any], common: dict[str, Any]) -> Point:
     return Point(
         labels={name: round(row[name]) for name in names},
         scenario=_scenario(
-            common, engine, _at_once(int(row["num_requests"]), prompt_tokens, output_tokens)
+            common, engine, _at_once(_count(row, "num_requests"), prompt_tokens, output_tokens)
         ),
         measured={**milliseconds, "output_tokens_per_s": row["output_tokens_per_s"]},
     )
@@ -162,7 +172,7 @@ def _burst(row: dict[str, Any], common: dict[str, Any]) -> Point:
 
 def _static_batch(row: dict[str, Any], common: dict[str, Any]) -> Point:
     names = ("batch_size", "input_len", "output_len")
-    batch_size, input_len, output_len = (int(row[name]) for name in names)
+    batch_size, input_len, output_len = (_count(row, name) for name in names)
     engine = {
         "num_blocks": "auto",
         "max_num_seqs": 256,
@@ -171,8 +181,7 @@ def _static_batch(row: dict[str, Any], common: dict[str, Any]) -> Point:
         "vllm_version": "0.5.3",
     }
     return Point(
-        labels={"model": common["model"], "tp": int(row["tp"])}
-        | {name: int(row[name]) for name in names},
+        labels={"model": common["model"], **{name: _count(row, name) for name in ("tp", *names)}},
         scenario=_scenario(common, engine, _at_once(batch_size, input_len, output_len)),
         measured={"span_s": row["latency_s"]},
     )

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from engine.config import ConfigError, EngineConfig
+from sim import catalogue
 from sim.errors import UserError
 from sim.latency.measured_table import read_table
 from sim.metrics import distribution
@@ -21,11 +22,13 @@ from workloads import Workload
 _ASYNC_SINCE = (0, 14)  # versions of vLLM that schedule asynchronously unless told not to
 _COLUMNS = ("prompt_tokens", "output_tokens", "first_token_s", "last_token_s")
 _OPTIONAL = ("arrival_s", "queued_s", "shared_prefix_tokens")
-_SETTINGS: dict[
-    str, type
-] = {  # those that are read -> the type that they must have, where they are not null
+# Settings that are read -> the type that they must have, where they are not null.
+_SETTINGS: dict[str, type] = {
     "engine_version": str,
     "vllm": str,
+    "model": str,
+    "dtype": str,
+    "kv_cache_dtype": str,
     "tensor_parallel_size": int,
     "data_parallel_size": int,
     "block_size": int,
@@ -37,8 +40,16 @@ _SETTINGS: dict[
     "gpu_memory_utilization": float,
     "prefix_caching": bool,
     "enable_prefix_caching": bool,
+    "chunked_prefill": bool,
     "async_scheduling": bool,
     "scheduler": dict,
+}
+_IN_WORDS = {
+    str: "text",
+    int: "a whole number from 1",
+    float: "a number",
+    bool: "true or false",
+    dict: "an object",
 }
 _UNIQUE = 1 << 40  # content ids from here on are of one request only
 
@@ -57,6 +68,8 @@ def read_run(folder: Path) -> Case:
     replicas = settings.get("data_parallel_size", 1)
     if replicas != 1:
         raise UserError(f"{folder}: data_parallel_size is {replicas}; one replica is modelled")
+    if not settings.get("chunked_prefill", True):
+        raise UserError(f"{folder}: chunked_prefill is false; prefills in chunks are modelled")
     requests = read_table(folder / "requests.csv", _COLUMNS, optional=_OPTIONAL)
     workload = _workload(folder, requests, settings.get("block_size", 16))
     measured = _measured(requests, workload)
@@ -188,6 +201,7 @@ def _scenario(
             "prefix_caching", settings.get("enable_prefix_caching", True)
         ),
         "async_scheduling": is_async,
+        "policy": settings.get("scheduler", {}).get("policy", "fcfs"),
         "vllm_version": version,
     }
     if settings.get("num_gpu_blocks"):
@@ -204,7 +218,9 @@ def _scenario(
         "model": named.model,
         "deployment": {
             "tensor_parallel_size": settings.get("tensor_parallel_size", 1),
+            "dtype": settings.get("dtype", "auto"),
             "quantization": named.quantization,
+            "kv_cache_dtype": settings.get("kv_cache_dtype", "auto"),
             "gpu_memory_utilization": settings.get("gpu_memory_utilization", 0.9),
         },
         "engine": engine,
@@ -233,12 +249,18 @@ def _rules(version: str, folder: Path) -> tuple[int, int]:
 
 def _named(folder: Path, settings: dict[str, Any]) -> Named:
     """GPU and model; of no matter where step times are fitted, as on a CPU."""
-    try:
-        return parse_folder_name(folder.name)
-    except UserError:
-        if not _is_on_cpu(settings):
-            raise
+    if _is_on_cpu(settings):
         return Named("a100-80gb", "toy", "auto")
+    named = parse_folder_name(folder.name)
+    if "model" not in settings:
+        return named
+    model = catalogue.find_model(settings["model"])
+    if named.model not in (None, model):
+        raise UserError(
+            f"{folder / 'engine.json'}: model: got {settings['model']}, "
+            f"but the folder's name says {named.model}"
+        )
+    return named._replace(model=model)
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -251,10 +273,9 @@ def _read_json(path: Path) -> dict[str, Any]:
         raise UserError(f"{path}: expected an object of settings")
     for name, kind in _SETTINGS.items():
         value = settings.get(name)
-        is_right = type(value) is kind and (not isinstance(value, int) or value >= (kind is int))
+        is_right = type(value) is kind and (type(value) is not int or value >= 1)
         if value is not None and not is_right:
-            expected = "a whole number from 1" if kind is int else kind.__name__
-            raise UserError(f"{path}: {name}: got {value!r}, expected {expected}")
+            raise UserError(f"{path}: {name}: got {value!r}, expected {_IN_WORDS[kind]}")
     return {name: value for name, value in settings.items() if value is not None}
 
 

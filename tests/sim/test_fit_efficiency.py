@@ -8,7 +8,7 @@ from statistics import median
 import numpy as np
 import pytest
 
-from sim.catalogue import load_efficiency, load_hardware, load_model
+from sim.catalogue import common_efficiency, load_efficiency, load_hardware, load_model
 from sim.deployment import Deployment
 from sim.errors import UserError
 from sim.fit_command import print_efficiency, toml_values
@@ -31,7 +31,7 @@ def seconds_of_product(m: int, n: int, k: int, number_bytes: int) -> float:
 
 def kernel_tables(noise=lambda: 1.0) -> dict[str, str]:
     """Kernels with the constants above; 90 % of the bandwidth and 10 us for decodes, 40 % of the
-    arithmetic for prompts, whose rows are moved as products are."""
+    arithmetic for prompts, whose rows are moved as products are, and 10 us as well."""
     gemm = ["gemm_dtype,n,k,m,latency_ms"]
     for kind, number_bytes in (("bfloat16", 2), ("fp8", 1)):
         for m in (1, 8, 64, 512, 1024, 4096):
@@ -48,7 +48,7 @@ def kernel_tables(noise=lambda: 1.0) -> dict[str, str]:
     for length in (512, 1024, 2048, 8192):
         flop = 4 * 32 * 128 * num_pairs(length, 0)
         row_bytes = 2 * 2 * 128 * (32 + 8) * length
-        seconds = (flop / (BF16 * 0.4) + row_bytes / (BANDWIDTH * 0.8)) * noise()
+        seconds = (10e-6 + flop / (BF16 * 0.4) + row_bytes / (BANDWIDTH * 0.8)) * noise()
         prompts.append(f"32,8,1,{length},{seconds * 1e3}")
     tables = {"gemm": gemm, "decode_attention": decodes, "prefill_attention": prompts}
     return {f"{name}.csv": "\n".join(lines) for name, lines in tables.items()}
@@ -67,7 +67,7 @@ def layer_tables() -> dict[str, str]:
         for before in (0, 1024) if chunk else (0,):
             flop = 4 * 32 * 128 * num_pairs(chunk, before)
             rows = 2 * 2 * 128 * (32 + 8) * chunk
-            chunk_s = flop / (BF16 * 0.4) + rows / (BANDWIDTH * 0.8)
+            chunk_s = 10e-6 + flop / (BF16 * 0.4) + rows / (BANDWIDTH * 0.8)
             if chunk:
                 attention.append(f"{chunk},{before},0,0,{chunk_s * 1e6}")
             for batch in (16, 64):
@@ -204,7 +204,7 @@ def test_time_of_nothing_is_refused(fitted):
 
 
 def test_unknown_gpu_is_one_line(tmp_path):
-    with pytest.raises(UserError, match="got 'tpu', expected a GPU of the catalogue: a10, "):
+    with pytest.raises(UserError, match="got 'tpu', expected a GPU of the catalogue: rtx-3090, "):
         print_efficiency("tpu", [tmp_path], None)
 
 
@@ -214,7 +214,7 @@ def test_command_prints_an_entry_that_is_toml(kvsim):
     for name, text in kernel_tables().items():
         (folder / name).write_text(text)
     done = kvsim("fit-roofline", "h100-80gb", "mine")
-    assert tomllib.loads(done.stdout)["h100-80gb"] == {
+    assert tomllib.loads(done.stdout)["measured"]["h100-80gb"] == {
         "source": "fitted on mine",
         "flop": {"bf16": 0.6, "fp8": 0.5},
         "bandwidth": {"bf16": 0.8, "fp8": 0.7},
@@ -254,8 +254,11 @@ FITTED_ON = {
 }
 
 
+MEASURED = CATALOGUE["measured"]
+
+
 def test_every_entry_of_the_catalogue_is_fitted_here():
-    assert set(CATALOGUE) == {"common", "same_processor", *FITTED_ON}
+    assert set(MEASURED) == set(FITTED_ON)
 
 
 @pytest.mark.parametrize("hardware", FITTED_ON)
@@ -266,16 +269,16 @@ def test_catalogue_has_what_the_command_prints(data_dir, hardware):
     lines = [f"{key} = {value}" for key, value in toml_values(fits).items()]
     printed = tomllib.loads("\n".join(lines))
     other = ("source", "allreduce_bandwidth")
-    assert printed == {k: v for k, v in CATALOGUE[hardware].items() if k not in other}
+    assert printed == {k: v for k, v in MEASURED[hardware].items() if k not in other}
 
 
 @pytest.mark.parametrize("key", ["flop", "bandwidth"])
 @pytest.mark.parametrize("arithmetic", ["bf16", "fp8"])
-def test_common_shares_of_products_are_the_medians(key, arithmetic):
-    """Of those that have it, to the three digits that are written."""
-    shares = [CATALOGUE[gpu][key].get(arithmetic) for gpu in FITTED_ON]
+def test_common_shares_of_products_are_medians(key, arithmetic):
+    """Of those that have it."""
+    shares = [MEASURED[gpu][key].get(arithmetic) for gpu in FITTED_ON]
     expected = median(share for share in shares if share is not None)
-    assert CATALOGUE["common"][key][arithmetic] == pytest.approx(expected, abs=0.00051)
+    assert getattr(common_efficiency("mi300x"), key)[arithmetic] == expected
 
 
 @pytest.mark.parametrize(
@@ -286,23 +289,54 @@ def test_common_shares_of_products_are_the_medians(key, arithmetic):
         "attention_bandwidth",
         "attention_s",
         "mixed_attention_bandwidth",
+        "allreduce_bandwidth",
     ],
 )
-def test_common_constants_are_the_medians(key):
-    """Half a percent: of the two digits of 5.3 us, and of three digits of all others."""
-    expected = median(CATALOGUE[gpu][key] for gpu in FITTED_ON if key in CATALOGUE[gpu])
-    assert CATALOGUE["common"][key] == pytest.approx(expected, rel=0.005)
+def test_common_constants_are_medians(key):
+    expected = median(MEASURED[gpu][key] for gpu in FITTED_ON if key in MEASURED[gpu])
+    assert getattr(common_efficiency("mi300x"), key) == expected
+
+
+def test_common_constants_of_a_gpu_leave_out_its_own():
+    """Mixed attention was measured on two: each has that of the other."""
+    for gpu, other in (("rtx-4090", "rtx-pro-6000"), ("rtx-pro-6000", "rtx-4090")):
+        expected = MEASURED[other]["mixed_attention_bandwidth"]
+        assert common_efficiency(gpu).mixed_attention_bandwidth == expected
 
 
 def test_gpu_has_the_common_constants_where_it_has_none_of_its_own():
     """The A100 was not measured in fp8, nor with decodes beside chunks."""
-    a100, common = load_efficiency("a100-80gb"), load_efficiency("common")
-    assert a100.flop == {"bf16": 0.772, "fp8": common.flop["fp8"], "fp32": common.flop["fp32"]}
+    a100, common = load_efficiency("a100-80gb"), common_efficiency("a100-80gb")
+    assert a100.flop == {"bf16": MEASURED["a100-80gb"]["flop"]["bf16"], "fp8": common.flop["fp8"]}
     assert a100.mixed_attention_bandwidth == common.mixed_attention_bandwidth
 
 
 def test_gpu_that_was_not_measured_has_the_common_constants():
-    assert load_efficiency("mi300x") == load_efficiency("common")
+    assert load_efficiency("mi300x") == common_efficiency("mi300x")
+
+
+def test_gpu_of_a_measured_processor_has_all_but_what_its_memory_reaches():
+    """The H200 has the H100's processor and links, but other memory."""
+    h200, h100 = load_efficiency("h200"), load_efficiency("h100-80gb")
+    common = common_efficiency("h200")
+    assert (h200.flop, h200.kernel_s) == (h100.flop, h100.kernel_s)
+    assert h200.allreduce_bandwidth == h100.allreduce_bandwidth
+    assert (h200.bandwidth, h200.attention_bandwidth) == (
+        common.bandwidth,
+        common.attention_bandwidth,
+    )
+
+
+def test_gpu_of_a_measured_processor_with_other_links_has_the_common_share_of_them():
+    """The H100 NVL has PCIe and bridges in place of NVLink switches."""
+    nvl = load_efficiency("h100-nvl")
+    assert nvl.allreduce_bandwidth == common_efficiency("h100-nvl").allreduce_bandwidth
+
+
+def test_fp32_reaches_what_bf16_does():
+    h100 = load_efficiency("h100-80gb")
+    assert h100.flop_share("fp32") == h100.flop["bf16"]
+    assert h100.bandwidth_share("fp32") == h100.bandwidth["bf16"]
 
 
 def test_one_share_replaces_all_of_its_kind():

@@ -2,6 +2,7 @@
 
 import gzip
 import itertools
+import json
 import random
 from pathlib import Path
 
@@ -32,12 +33,12 @@ def random_grid(rng: np.random.Generator, *sizes: int) -> Grid:
 
 @pytest.mark.parametrize("sizes", [(2,), (7,), (3, 4), (2, 5, 3), (4, 2, 3, 5)])
 def test_grid_is_that_of_scipy(sizes):
-    """Inside, on its points, and beyond them on every side."""
+    """Inside, on its points, and before them on every axis."""
     rng = np.random.default_rng(len(sizes))
     grid = random_grid(rng, *sizes)
     scipy = RegularGridInterpolator(grid.axes, grid.values, bounds_error=False, fill_value=None)
     for _ in range(100):
-        position = [rng.uniform(2 * axis[0] - axis[-1], 2 * axis[-1]) for axis in grid.axes]
+        position = [rng.uniform(2 * axis[0] - axis[-1], axis[-1]) for axis in grid.axes]
         assert grid.at(*position) == pytest.approx(float(scipy(position)[0]))
 
 
@@ -46,6 +47,12 @@ def test_grid_has_its_values_at_its_points():
     for place in itertools.product(range(3), range(4), range(2)):
         position = [axis[i] for axis, i in zip(grid.axes, place, strict=True)]
         assert grid.at(*position) == pytest.approx(grid.values[place])
+
+
+def test_grid_goes_on_beyond_its_points_but_never_falls():
+    """By hand: along the rising row 2 a step, along the falling one level."""
+    grid = Grid([np.array([0.0, 1.0]), np.array([0.0, 1.0])], np.array([[1.0, 3.0], [5.0, 4.0]]))
+    assert (grid.at(0, 3), grid.at(1, 3), grid.at(3, 0), grid.at(3, 1)) == (7, 4, 13, 6)
 
 
 def test_rows_of_a_grid_may_come_in_any_order():
@@ -77,8 +84,9 @@ def holed(text: str) -> Grid:
         ("1 1 . / 2 2 6 / 3 3 8", "1 1 1 / 2 2 6 / 3 3 8"),
         ("1 1 4 / 2 2 . / 3 3 8", "1 1 4 / 2 2 6 / 3 3 8"),
         ("1 1 4 / . 2 6 / 3 3 8", "1 1 4 / 2 2 6 / 3 3 8"),
-        # Outside of both: the nearest along the last axis.
-        ("1 2 . / 3 4 .  / 5 6 9", "1 2 2 / 3 4 4 / 5 6 9"),
+        # Outside of both, along the last axis: on as before, but never falling, or the nearest.
+        ("1 2 . / 3 4 .  / 5 6 9", "1 2 3 / 3 4 5 / 5 6 9"),
+        ("1 2 . . / 4 3 . . / 5 6 9 9", "1 2 3 4 / 4 3 3 3 / 5 6 9 9"),
         (". 2 3 / . 4 5 / 0 6 9", "2 2 3 / 4 4 5 / 0 6 9"),
     ],
 )
@@ -136,6 +144,9 @@ qkv_proj,4,16
 qkv_proj,8,24
 final_layernorm,1,3
 final_layernorm,8,3
+o_proj,1,0
+gate_up_proj,1,0
+down_proj,1,0
 """
 PER_SEQUENCE = """\
 layer,sequences,time_us
@@ -254,7 +265,7 @@ def test_operator_that_was_measured_twice_takes_the_mean(profiled, new_step):
 
 def test_operator_that_was_measured_from_more_tokens_on_takes_as_long_below(profiled, new_step):
     """o_proj from 4 tokens on, 5 us: two layers of it."""
-    late = LAYERS | {"tp1_dense.csv": DENSE + "o_proj,4,5\no_proj,8,5\n"}
+    late = LAYERS | {"tp1_dense.csv": DENSE.replace("o_proj,1,0", "o_proj,4,5\no_proj,8,5")}
     assert profiled(late).step_time_ns(new_step(1, 16)) == 54_000 + 2 * 5_000
 
 
@@ -263,6 +274,45 @@ def test_tables_are_those_of_the_number_of_gpus(profiled, new_step):
     two = {name.replace("tp1", "tp2"): text for name, text in LAYERS.items()}
     one = {name: text.replace(",16\n", ",99\n") for name, text in LAYERS.items()}
     assert profiled(one | two, tensor_parallel_size=2).step_time_ns(new_step(1, 16)) == 54_000
+
+
+@pytest.mark.parametrize("layer", ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"])
+def test_product_that_was_not_measured_is_refused(profiled, layer):
+    """It would take no time."""
+    lacking = "".join(line for line in DENSE.splitlines(True) if not line.startswith(layer))
+    with pytest.raises(UserError, match=rf"tp1_dense\.csv: no rows of layer '{layer}'"):
+        profiled(LAYERS | {"tp1_dense.csv": lacking})
+
+
+def test_output_projection_that_was_not_measured_is_refused(profiled):
+    sampler = PER_SEQUENCE.replace("lm_head", "head")
+    with pytest.raises(UserError, match=r"tp1_per_sequence\.csv: no rows of layer 'lm_head'"):
+        profiled(LAYERS | {"tp1_per_sequence.csv": sampler})
+
+
+def about(title: str, dtype: str) -> dict[str, str]:
+    return {"tp1_profile.json": json.dumps({"title": title, "dtype": dtype})}
+
+
+def test_tables_may_say_what_they_are_of(tmp_path, profiled, new_model, new_gpu):
+    model = new_model()
+    profiled(LAYERS | about(model.title, model.dtype))
+    deployment = Deployment(model=model, hardware=new_gpu())
+    assert "taken" not in profile_operators(tmp_path, deployment, SHARES).source
+    (tmp_path / "tp1_profile.json").unlink()
+    assert "taken to be of this model" in profile_operators(tmp_path, deployment, SHARES).source
+
+
+@pytest.mark.parametrize(("title", "dtype"), [("another", "bfloat16"), ("tiny", "float32")])
+def test_tables_of_another_model_or_number_type_are_refused(profiled, new_model, title, dtype):
+    expected = f"tables of {title} in {dtype}, expected {new_model().title} in bfloat16"
+    with pytest.raises(UserError, match=expected):
+        profiled(LAYERS | about(title, dtype))
+
+
+def test_broken_description_of_tables_is_one_line(profiled):
+    with pytest.raises(UserError, match=r"tp1_profile\.json: not as `kvsim profile-gpu` writes"):
+        profiled(LAYERS | {"tp1_profile.json": "[]"})
 
 
 def test_compressed_table_is_read_the_same(tmp_path):
@@ -277,6 +327,12 @@ def test_plain_table_is_taken_before_a_compressed_one(tmp_path):
     (tmp_path / "a.csv").write_text("tokens\n1\n")
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"tokens\n2\n"))
     assert read_table(tmp_path / "a.csv", ("tokens",)).tokens.tolist() == [1]
+
+
+def test_text_stays_as_it_is(tmp_path):
+    """Version 0.20 is not 0.2."""
+    (tmp_path / "a.csv").write_text("backend_version\n0.20\n")
+    assert read_table(tmp_path / "a.csv", ("backend_version",)).backend_version.item() == "0.20"
 
 
 def test_optional_column_may_be_missing_or_have_empty_cells(tmp_path):
@@ -467,13 +523,30 @@ def test_kernels_of_round_sizes_by_hand(
     assert latency.step_time_ns(new_step(*shape)) == pytest.approx(by_hand * 1e9, abs=1)
 
 
+def test_chunk_after_a_context_takes_no_less_than_without(profiled, new_step):
+    """Prompts of any length take 1 ms: so does half of one."""
+    level = "".join(f"2,1,{batch},{isl},1\n" for batch in (1, 2) for isl in (1, 16, 32, 48))
+    table = {"prefill_attention.csv": PROMPTS.splitlines(True)[0] + level}
+    latency = profiled(KERNELS | table, **WIDE)
+    alone, after = (latency.step_time_ns(new_step(prefills=[(8, n)])) for n in (0, 4))
+    assert alone == after > 2e6
+
+
+def test_kernels_over_keys_of_16_bits_do_not_do_for_fp8(tmp_path, profiled, new_model, new_gpu):
+    profiled(KERNELS, **WIDE)
+    deployment = Deployment(model=new_model(**WIDE), hardware=new_gpu(), kv_cache_dtype="fp8")
+    with pytest.raises(UserError, match=r"K/V of 16 bits, got deployment\.kv_cache_dtype: fp8"):
+        profile_operators(tmp_path, deployment, SHARES)
+
+
 def test_decodes_beside_chunks_are_slowed_by_the_ratio_of_the_bandwidths(profiled, new_step):
-    """Those of the RTX 4090: 0.913 and 0.363."""
+    """Those of the RTX 4090."""
     latency = profiled(KERNELS, **WIDE)
     chunk, both = new_step(prefills=[(32, 0)]), new_step(4, 400, [(32, 0)])
     added_us = (latency.step_time_ns(both) - latency.step_time_ns(chunk)) / 1e3
+    slowdown = SHARES.attention_bandwidth / SHARES.mixed_attention_bandwidth
     products_us = 4 * (WIDE_WEIGHTS + 800) * 1e-6 + (between_s(36) - between_s(32)) * 1e6
-    assert added_us == pytest.approx(products_us + 2 * 1.4 * 0.913 / 0.363, abs=2e-3)
+    assert added_us == pytest.approx(products_us + 2 * 1.4 * slowdown, abs=2e-3)
 
 
 def test_kernels_are_those_of_a_gpu_s_share_of_the_heads(profiled, new_step):

@@ -340,7 +340,7 @@ def test_missing_gpu_is_told(one_thread, tmp_path, monkeypatch):
 
 
 def test_unknown_model_and_existing_folder_are_mistakes(tmp_path):
-    with pytest.raises(UserError, match="nonsense: no model of that name, expected one of"):
+    with pytest.raises(UserError, match="got 'nonsense', expected the path of"):
         profile_toy(tmp_path / "toy", model="nonsense")
     with pytest.raises(UserError, match="exists already"):
         profile_toy(tmp_path)

@@ -144,7 +144,7 @@ def test_value_out_of_range(key, value):
     [
         ({"kind": "constant", "step_time_s": 0}, "step_time_s"),
         ({"kind": "constant", "step_time_s": 1e300}, "step_time_s"),
-        ({"kind": "linear", "step_s": 0}, "step_s"),
+        ({"kind": "linear", "step_s": -1}, "step_s"),
         ({"kind": "linear", "step_s": 1e10}, "step_s"),
         ({"kind": "linear", "step_s": 1, "per_decode_s": -1}, "per_decode_s"),
         ({"kind": "linear", "step_s": 1, "per_context_token_s": -1}, "per_context_token_s"),

@@ -178,7 +178,7 @@ def test_two_replicas_are_refused(run_folder):
         ("engine.json", "{", "engine.json: not json"),
         ("engine.json", "[]", "engine.json: expected an object"),
         ("engine.json", '{"block_size": 0}', "block_size: got 0, expected a whole number from 1"),
-        ("engine.json", '{"scheduler": 3}', "scheduler: got 3, expected dict"),
+        ("engine.json", '{"scheduler": 3}', "scheduler: got 3, expected an object"),
         ("engine.json", '{"engine_version": "x"}', "vllm_version: got 'x', expected a version"),
         ("requests.csv", "prompt_tokens\n3\n", "no column 'output_tokens'"),
         ("prefix_blocks.jsonl", '{"block_ids": ["a"]}', "expected block_ids, a list of whole"),
@@ -304,7 +304,7 @@ def test_rows_of_unknown_models_are_counted_and_left_out(tmp_path):
     rows = [known, {**known, "model": "nobody/Nothing-9B"}, {**known, "model": "nobody/Nothing-9B"}]
     case = read_rows(write_points(tmp_path, "a100-static-batch", rows))
     assert len(case.points) == 1
-    assert case.skipped[0].startswith("2 rows: model: got 'nobody/Nothing-9B'")
+    assert case.skipped[0].startswith("2 rows: got 'nobody/Nothing-9B'")
 
 
 def test_a_table_of_no_known_kind_is_refused_with_the_kinds(tmp_path):

@@ -37,7 +37,8 @@ class Deployment:
     quantization: of the layers' weights; `auto`: as published.
     kv_cache_dtype: `auto` is dtype.
 
-    Raises UserError where the GPUs cannot share the heads equally, as vLLM does.
+    Raises UserError where the GPUs cannot share the heads equally, as vLLM does, and for weights of
+    experts in a model without.
     """
 
     model: Model
@@ -57,6 +58,11 @@ class Deployment:
         if max(model.num_kv_heads, num_gpus) % min(model.num_kv_heads, num_gpus):
             raise UserError(
                 f"{got} divisor or a multiple of the {model.num_kv_heads} KV heads of {model.title}"
+            )
+        if self._quantization and self._quantization.experts_only and not model.num_experts:
+            raise UserError(
+                f"deployment.quantization: got {self.weights}, which is of experts, but "
+                f"{model.title} has none"
             )
 
     @property
@@ -147,7 +153,8 @@ class Deployment:
         arithmetic, quantization = self.activation_arithmetic, self._quantization
         if quantization and (is_ffn or not quantization.experts_only):
             bits = quantization.bits
-            arithmetic = quantization.arithmetic or arithmetic
+            if quantization.arithmetic in self.hardware.peak_flop_per_s:
+                arithmetic = quantization.arithmetic
         return Matrix(name, k, n, self.model.num_layers, bits, arithmetic)
 
     @cached_property

@@ -64,8 +64,10 @@ def kv_size(
     if num_gpu_blocks <= num_needed:
         raise UserError(
             f"engine.num_blocks: auto leaves {max(num_gpu_blocks - 1, 0)} blocks of "
-            f"{block_size} tokens for the KV cache of {deployment.model.title} on "
-            f"{deployment.tensor_parallel_size} x {deployment.hardware.title}, expected at least "
+            f"{block_size} tokens for the KV cache of {deployment.model.title} "
+            f"({deployment.weight_bytes / 1e9:.3g} GB of weights a GPU) on "
+            f"{deployment.tensor_parallel_size} x {deployment.hardware.title} "
+            f"({deployment.hardware.memory_bytes / 1e9:.3g} GB), expected at least "
             f"the {num_needed} of max_model_len {max_model_len}"
         )
     return KVSize(num_gpu_blocks, block_size, max_model_len)

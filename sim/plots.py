@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
@@ -49,7 +50,8 @@ def save(figure: Figure, path: Path) -> None:
     """Write a figure; the suffix says in which format."""
     # Neither date nor version in the file: equal runs give equal bytes.
     unsaid = {"Software": None} if path.suffix == ".png" else {"Date": None}
-    figure.savefig(path, dpi=150, metadata=unsaid)
+    with rc_context({"svg.hashsalt": "kvsim"}):  # ids in it are random otherwise
+        figure.savefig(path, dpi=150, metadata=unsaid)
 
 
 def _swept_number(summary: pd.DataFrame, results: list[Result]) -> str | None:

@@ -88,7 +88,8 @@ def points(scenario: Scenario, source: str = "sweep") -> list[tuple[dict[str, An
     result = []
     for values in itertools.product(*scenario.sweep.values()):
         labels = dict(zip(scenario.sweep, values, strict=True))
-        data = scenario.model_dump(exclude={"sweep"})
+        # Without defaults: those of one kind of latency are unknown keys of another.
+        data = scenario.model_dump(exclude={"sweep"}, exclude_unset=True)
         for key_path, value in labels.items():
             _set_key(data, key_path.split("."), value, f"{source}: sweep.{key_path}")
         at = ", ".join(f"{key_path}={value!r}" for key_path, value in labels.items())

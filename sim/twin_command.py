@@ -1,6 +1,7 @@
 """What `kvsim calibrate` and `kvsim twin` do: load a scenario, measure, print."""
 
 import json
+import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -52,8 +53,15 @@ def calibrate_scenario(path: Path | None, overrides: list[str], out: Path) -> No
 
 def _check_can_be_written(out: Path) -> None:
     """Found before the work is done. Raises UserError."""
-    if out.is_dir() or not out.absolute().parent.is_dir():
-        raise UserError(f"--out {out}: expected the name of a file in a folder that exists")
+    folder = out.absolute().parent
+    if (
+        out.is_dir()
+        or not folder.is_dir()
+        or not os.access(out if out.exists() else folder, os.W_OK)
+    ):
+        raise UserError(
+            f"--out {out}: expected the name of a file in a folder that can be written to"
+        )
 
 
 def twin_scenario(path: Path, overrides: list[str], *, as_json: bool, in_cpu_time: bool) -> None:

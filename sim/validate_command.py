@@ -2,8 +2,6 @@
 
 import json
 import sys
-from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +12,7 @@ from sim.errors import UserError
 from sim.latency.build import build_latency
 from sim.run_folder import new_folder
 from sim.tables import print_table
-from sim.validation.case import Case, Point
+from sim.validation.case import Case, Point, count_reasons
 from sim.validation.fit_host import fit_host_cost
 from sim.validation.host_cost import HostCost
 from sim.validation.predict import predict_all, with_latency
@@ -114,11 +112,11 @@ def validate_case(
         times = choose(case, path, "roofline", fit_files, host_cost)
         more, failed = _predict(case.name, points, times)
         if more:
-            words.append(f"{len(more)} rows that these do not cover: {_words(more, times)}")
+            words.append(f"where these do not cover a row ({len(more)}): {_words(more, times)}")
         scored += more
     if not scored:
         raise UserError(f"{case.name}: {failed[0][1]}")
-    case.skipped.extend(_count([reason for _, reason in failed]))
+    case.skipped.extend(count_reasons(reason for _, reason in failed))
     case.skipped.extend(one.refusal for one in scored if one.refusal)
     return Validated(case, scored, "\n".join(words))
 
@@ -148,11 +146,6 @@ def _predict(
             else:
                 scored.append(outcome)
     return scored, failed
-
-
-def _count(reasons: Iterable[str]) -> list[str]:
-    """Each reason once, with the number of rows, the most frequent first."""
-    return [f"{count} rows: {reason}" for reason, count in Counter(reasons).most_common()]
 
 
 def _fit_host(path: Path, kind: str | None) -> HostCost:

@@ -41,8 +41,8 @@ def profile_operators(folder: Path, deployment: Deployment, efficiency: Efficien
         lacking = f"{_TAKEN}, roofline for attention and the output projection"
         return Operators(products_, attention_, allreduce, f"{tables}, {lacking}")
     raise UserError(
-        f"{folder}: no tables for {num_gpus} GPUs; expected tp{num_gpus}_dense.csv and others, "
-        "gemm.csv and others, or mlp.csv (see docs/profiles.md)"
+        f"{folder}: no tables of tensor parallelism {num_gpus}; expected tp{num_gpus}_dense.csv "
+        "and others, gemm.csv and others, or mlp.csv (see docs/profiles.md)"
     )
 
 

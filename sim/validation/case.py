@@ -1,5 +1,7 @@
 """What was measured, and the scenario that should have predicted it."""
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -7,6 +9,14 @@ import pandas as pd
 
 from sim.scenario import Scenario
 from workloads import Workload
+
+
+def count_reasons(reasons: Iterable[str]) -> list[str]:
+    """Each reason once, with the number of rows that it kept from being simulated."""
+    return [
+        f"{count} row{'s' if count > 1 else ''}: {reason}"
+        for reason, count in Counter(reasons).most_common()
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)

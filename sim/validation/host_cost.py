@@ -15,12 +15,14 @@ class HostCost(NamedTuple):
     fitted_on: str = ""
 
 
-ASSUMED = HostCost(0.001, 0.0, "a round assumption, the default of scenarios")
+# Where nobody recorded how the engine schedules, what its host costs is not known: no measurement,
+# but what a scenario has that says nothing.
+ASSUMED = HostCost(0.001, 0.0, "an assumption, the default of scenarios")
 
 
 def _fitted(overhead_s: float, per_sequence_s: float, case: str, num_rows: int) -> HostCost:
     """What `--host-cost-from` prints for the folder of a case."""
-    source = f"fitted on {case}, {num_rows} rows"
+    source = f"fitted on {case} of docs/validation.md, {num_rows} rows"
     return HostCost(overhead_s, per_sequence_s, source, fitted_on=case)
 
 

@@ -1,6 +1,5 @@
 """Tables of measured runs, a row each: closed loops, bursts and static batches."""
 
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,7 +11,7 @@ from sim.errors import UserError
 from sim.latency.measured_table import read_table
 from sim.scenario import Scenario
 from sim.scenario_file import validated
-from sim.validation.case import Case, Point
+from sim.validation.case import Case, Point, count_reasons
 from sim.validation.folder_name import Named, parse_folder_name
 
 
@@ -44,14 +43,14 @@ def read_rows(folder: Path) -> Case:
     kind = _kind_of(path)
     named = parse_folder_name(folder.name)
     points: list[Point] = []
-    skipped: Counter[str] = Counter()
+    failed: list[str] = []
     for cells in read_table(path, kind.columns, kind.optional).to_dict("records"):
         row = {str(name): value for name, value in cells.items()}
         try:
             points.append(_measured(kind.point(row, _common(row, named))))
         except UserError as error:
-            skipped[str(error)] += 1
-    reasons = [f"{count} rows: {reason}" for reason, count in skipped.most_common()]
+            failed.append(str(error))
+    reasons = count_reasons(failed)
     if not points:
         raise UserError(f"{path}: no row can be simulated; {'; '.join(reasons) or 'it has none'}")
     return Case(

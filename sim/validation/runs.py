@@ -72,7 +72,7 @@ def read_run(folder: Path) -> Case:
         raise UserError(f"{folder}: chunked_prefill is false; prefills in chunks are modelled")
     requests = read_table(folder / "requests.csv", _COLUMNS, optional=_OPTIONAL)
     workload = _workload(folder, requests, settings.get("block_size", 16))
-    measured = _measured(requests, workload)
+    measured = _measured(folder, requests, workload)
     scenario, assumptions = _scenario(folder, settings, requests)
     num_output_tokens, span_s = requests["output_tokens"].sum(), requests["last_token_s"].max()
     point = Point(
@@ -103,11 +103,17 @@ def read_run(folder: Path) -> Case:
     )
 
 
-def _measured(requests: pd.DataFrame, workload: Workload) -> pd.DataFrame:
+def _measured(folder: Path, requests: pd.DataFrame, workload: Workload) -> pd.DataFrame:
     assert workload.arrival_ns is not None
     arrival_s = workload.arrival_ns / 1e9
     num_gaps = requests["output_tokens"] - 1
     decoding_s = requests["last_token_s"] - requests["first_token_s"]
+    wrong = (requests["first_token_s"] <= arrival_s) | (decoding_s < 0)
+    if wrong.any():
+        raise UserError(
+            f"{folder / 'requests.csv'}, line {int(wrong.argmax()) + 2}: expected that a request "
+            "comes before its first token, and that before its last"
+        )
     return pd.DataFrame(
         {
             "ttft_s": requests["first_token_s"] - arrival_s,

@@ -127,7 +127,6 @@ def test_flop_of_attention_are_shared():
         ({"dtype": "float32"}, 4 * (1_152 + 800 + 800 + 40)),
         ({"quantization": "fp8"}, 1_152 + 2 * (800 + 800 + 40)),
         ({"quantization": "int4"}, 1_152 * (64 + 2 + 0.5) / 128 + 2 * (800 + 800 + 40)),
-        ({"quantization": "mxfp4"}, 2 * (1_152 + 800 + 800 + 40) - 768 * (2 - (16 + 1) / 32)),
         ({"tensor_parallel_size": 2}, 2 * ((1_152 + 800 + 800) / 2 + 40)),
         # 4 heads need 4 KV heads, of 2: qkv 8 x (2 + 4) where a quarter would have been 8 x 4.
         ({"tensor_parallel_size": 4}, 2 * ((1_152 + 800 + 800) / 4 + 2 * 8 * 2 + 40)),
@@ -146,6 +145,24 @@ def test_weight_bytes_of_experts_count_them_all(tiny):
     """Two layers of 4 networks of 384 weights, routers of 32; attention 192."""
     experts = tiny({"num_experts": 4, "num_experts_per_token": 1})
     assert experts.weight_bytes == 2 * (2 * (4 * 384 + 32 + 192) + 800 + 800 + 40)
+
+
+def test_mxfp4_is_for_the_weights_of_experts_alone(tiny):
+    """Blocks of 32 numbers of 4 bits share one of 8."""
+    sizes = {"num_experts": 4, "num_experts_per_token": 1}
+    all_16_bits = tiny(sizes).weight_bytes
+    saved = 2 * 4 * 384 * (2 - (16 + 1) / 32)
+    assert tiny(sizes, quantization="mxfp4").weight_bytes == all_16_bits - saved
+    with pytest.raises(UserError, match="got mxfp4, which is of experts, but tiny has none"):
+        tiny(quantization="mxfp4")
+
+
+def test_gpu_without_fp8_multiplies_fp8_weights_in_16_bits():
+    fp8 = Deployment(
+        model=load_model("llama-3.1-8b"), hardware=load_hardware("a100-80gb"), quantization="fp8"
+    )
+    assert (fp8.arithmetic, fp8.layer_matrices[0].bits) == ("bf16", 8)
+    assert deployed("llama-3.1-8b", quantization="fp8").arithmetic == "fp8"
 
 
 @pytest.mark.parametrize("name", names("models"))

@@ -43,7 +43,7 @@ def test_blocks_of_an_rtx_4090_by_hand():
     assert size_of(llama("rtx-4090"), max_model_len=32_768).num_gpu_blocks == 2588
 
 
-def test_blocks_of_a_recorded_start_up(data_dir):
+def test_blocks_of_the_recorded_start_up_that_the_context_was_fitted_on(data_dir):
     """engine.json of the run, whose settings and size are vLLM's own."""
     path = data_dir / "validation" / "rtx4090-llama-3.1-8b" / "engine.json"
     engine = json.loads(path.read_text())
@@ -54,7 +54,7 @@ def test_blocks_of_a_recorded_start_up(data_dir):
     assert found.num_gpu_blocks * found.block_size == engine["num_kv_tokens"]
 
 
-def test_tokens_of_seven_start_ups_fall_with_the_sequences_as_vllm_s_do(data_dir):
+def test_tokens_of_the_seven_start_ups_that_sampling_was_fitted_on_fall_as_vllm_s_do(data_dir):
     """Llama-3.1-8B on an H100 that differ in max_num_seqs alone, 50 to 1,000.
 
     Their own memory is not known, hence the differences to the first. Tolerance: 520 tokens, 0.16 %
@@ -164,7 +164,7 @@ def test_memory_that_is_given_wins_over_what_is_left():
     [
         ("rtx-4090", {"gpu_memory_utilization": 0.5}, "leaves 0 blocks of 16 tokens"),
         ("rtx-4090", {"max_model_len": 65_536}, "leaves 2587 blocks of 16 tokens"),
-        ("l4", {"max_model_len": 32_768}, "1 x NVIDIA L4 24 GB, expected at least the 2048 of"),
+        ("l4", {"max_model_len": 32_768}, "L4 24 GB (23.8 GB), expected at least the 2048 of"),
     ],
 )
 def test_too_little_memory_is_one_line(hardware, changed, words):

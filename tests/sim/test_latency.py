@@ -25,7 +25,11 @@ ATTENTION_ROWS = [
     if chunk or decodes
 ]
 TABLES = {
-    "tp1_dense.csv": ["layer,tokens,time_us", "layernorm,1,2", "layernorm,64,3", "layernorm,99,9"],
+    "tp1_dense.csv": [
+        "layer,tokens,time_us",
+        *(f"{name},1,2" for name in ("qkv_proj", "o_proj", "gate_up_proj", "down_proj")),
+        *("layernorm,1,2", "layernorm,64,3", "layernorm,99,9"),
+    ],
     "tp1_per_sequence.csv": ["layer,sequences,time_us", "lm_head,1,5", "lm_head,64,8"],
     "tp1_attention.csv": ["prefill_chunk,kv_prefill,n_decode,kv_decode,time_us", *ATTENTION_ROWS],
 }

@@ -392,13 +392,17 @@ def test_broken_compressed_table_is_one_line(tmp_path, how):
 
 
 def test_folder_without_tables_is_one_line_that_says_what_was_expected(profiled, tmp_path):
-    with pytest.raises(UserError, match=r"no tables for 1 GPUs; expected tp1_dense\.csv") as caught:
+    with pytest.raises(
+        UserError, match=r"no tables of tensor parallelism 1; expected tp1_dense\.csv"
+    ) as caught:
         profiled({})
     assert str(caught.value).startswith(str(tmp_path))
 
 
 def test_tables_of_another_number_of_gpus_do_not_do(profiled):
-    with pytest.raises(UserError, match=r"no tables for 2 GPUs; expected tp2_dense\.csv"):
+    with pytest.raises(
+        UserError, match=r"no tables of tensor parallelism 2; expected tp2_dense\.csv"
+    ):
         profiled(LAYERS, tensor_parallel_size=2)
 
 

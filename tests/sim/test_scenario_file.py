@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sim.errors import UserError
-from sim.scenario import Scenario
+from sim.scenario import RooflineSpec, Scenario, SiliconSpec
 from sim.scenario_file import dump_scenario, load_scenario, points
 
 GOOD = """\
@@ -70,7 +70,7 @@ ADDED = {
     "runner: torch": ("runner", "'torch'", "toy-lm", "replay"),
     "hardware: 3": ("hardware", "3", "string"),
     "hardware: tpu": ("hardware", "'tpu'", "a100-80gb", "h100-80gb"),
-    "model: gpt-7": ("model", "'gpt-7'", "llama-3.1-8b", "opt-13b", "toy"),
+    "model: gpt-7": ("model", "'gpt-7'", "did you mean", "gpt-j-6b"),
     "engine: {block_size: 0}": ("engine.block_size", "0", "from 1"),
     "engine: {block_size: x}": ("engine.block_size", "'x'", "integer"),
     "engine: {max_wait_s: -1}": ("engine.max_wait_s", "-1", "from 0 to 1e9"),
@@ -96,7 +96,7 @@ ADDED = {
     "systems: {}": ("systems", "{}", "at least 1"),
     "sweep: {engine.block_size: 8}": ("sweep.engine.block_size", "8"),
     "sweep: {engine.block_size: []}": ("sweep.engine.block_size", "[]", "at least 1"),
-    "sweep: {model.x: [8]}": ("sweep.model.x", "model is 'llama-3.1-8b'", "mapping"),
+    "sweep: {model.x: [8]}": ("model.x=8", "model", "got {'x': 8}", "string"),
     "sweep: {seed: [1, 2]}": ("sweep", "'seed'", "expected", "engine", "workload"),
     # Only this system, and only at the last point of the sweep.
     "systems: {a: {enable_chunked_prefill: false}}\nsweep: {engine.max_model_len: [128, 8192]}": (
@@ -562,6 +562,13 @@ def test_point_differs_in_nothing_but_the_swept_keys(write):
         write(FULL.partition("sweep:")[0].replace("concurrency: 3", "concurrency: 2"))
     )
     assert point == by_hand
+
+
+def test_kinds_of_step_times_can_be_swept_though_their_keys_differ(write):
+    text = GOOD.replace("latency: {kind: constant, step_time_s: 0.01}\n", "")
+    text += "sweep: {latency.kind: [roofline, silicon]}\n"
+    latencies = [point.latency for _, point in points(load_scenario(write(text)))]
+    assert latencies == [RooflineSpec(kind="roofline"), SiliconSpec(kind="silicon")]
 
 
 def test_without_a_sweep_there_is_one_point(write):

@@ -219,3 +219,13 @@ def test_missing_library_is_one_line_that_names_the_extra(monkeypatch):
     assert "latency.kind: silicon" in line
     assert "pip install 'kvsim[silicon]'" in line
     assert "it covers a100-80gb, h100-80gb" in line
+
+
+@pytest.mark.parametrize("gpu", ["h100-80gb", "b200"])
+def test_experts_in_fp8_take_less_time_than_in_16_bits(library, gpu):
+    """16 tokens touch most experts, so that reading their weights is what takes the time."""
+    fp8, plain = (
+        SiliconKernels(deployed("mixtral-8x7b", gpu, quantization=weights)).products_s(16)
+        for weights in ("fp8", "none")
+    )
+    assert 0.5 * plain < fp8 < 0.8 * plain

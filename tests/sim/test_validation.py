@@ -1,6 +1,8 @@
 """`kvsim validate` on runs whose truth is known, and on the real ones of KVSIM_DATA."""
 
 import json
+import os
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from sim.validation.fit_host import fit_host_cost
 from sim.validation.folder_name import parse_folder_name
 from sim.validation.host_cost import ASSUMED, default_host_cost
 from sim.validation.predict import predict, predict_all, with_latency
+from sim.validation.report import rows_frame
 from sim.validation.rows import read_rows
 from sim.validation.runs import read_run
 from sim.validation.score import over_rows, relative_errors
@@ -137,6 +140,7 @@ def test_equal_chains_of_blocks_hit_the_cache(run_folder):
     """Two prompts with the same first block: the second computes 16 tokens less."""
     requests = pd.read_csv(run_folder / "requests.csv").iloc[:2].copy()
     requests["queued_s"] = [0.0, 10.0]
+    requests["first_token_s"], requests["last_token_s"] = [1.0, 11.0], [2.0, 12.0]
     requests["prompt_tokens"] = 40
     requests["output_tokens"] = 3
     requests.to_csv(run_folder / "requests.csv", index=False)
@@ -190,6 +194,44 @@ def test_a_damaged_run_is_named_in_a_line(run_folder, file, text, message):
     with pytest.raises(UserError, match=message) as error:
         read_run(run_folder)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(("name", "seconds"), [("first_token_s", -1.0), ("last_token_s", 0.0)])
+def test_times_that_cannot_be_are_refused(run_folder, name, seconds):
+    path = run_folder / "requests.csv"
+    requests = pd.read_csv(path)
+    requests.loc[4, name] = max(requests.loc[4, "queued_s"] + seconds, 0)
+    requests.to_csv(path, index=False)
+    with pytest.raises(UserError, match=r"requests\.csv, line 6: expected that a request comes"):
+        read_run(run_folder)
+
+
+def test_settings_of_the_engine_reach_the_scenario(run_folder):
+    path = run_folder / "engine.json"
+    more = {"dtype": "float16", "kv_cache_dtype": "fp8", "scheduler": {"policy": "priority"}}
+    path.write_text(json.dumps(json.loads(path.read_text()) | more))
+    scenario = read_run(run_folder).points[0].scenario
+    assert (scenario.deployment.dtype, scenario.deployment.kv_cache_dtype) == ("float16", "fp8")
+    assert scenario.engine.policy == "priority"
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"chunked_prefill": False}, "chunked_prefill is false; prefills in chunks are modelled"),
+        (
+            {"model": "Qwen/Qwen3-32B"},
+            "model: got Qwen/Qwen3-32B, but the folder's name says llama",
+        ),
+        ({"model": 3}, "model: got 3, expected text"),
+        ({"kv_cache_dtype": "fp4"}, "deployment.kv_cache_dtype: got 'fp4', expected"),
+    ],
+)
+def test_settings_that_are_not_modelled_or_contradict_are_refused(run_folder, setting, message):
+    path = run_folder / "engine.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | setting))
+    with pytest.raises(UserError, match=message):
+        read_run(run_folder)
 
 
 def test_a_time_that_is_none_is_named_by_file_line_and_column(run_folder):
@@ -307,6 +349,19 @@ def test_rows_of_unknown_models_are_counted_and_left_out(tmp_path):
     assert case.skipped[0].startswith("2 rows: got 'nobody/Nothing-9B'")
 
 
+def test_rows_with_parts_of_a_gpu_are_left_out_and_empty_cells_take_the_default(tmp_path):
+    burst = {
+        **dict.fromkeys(("num_requests", "max_num_seqs", "prompt_tokens", "output_tokens"), 4),
+        "output_tokens_per_s": 100,
+        **{f"{n}_{p}_ms": 9 for n in ("ttft", "tpot", "itl") for p in ("mean", "p50", "p99")},
+    }
+    rows = [{**burst, "tp": tp} for tp in (None, 2, 1.5)]
+    case = read_rows(write_points(tmp_path, "h100-llama-3.1-8b-burst", rows))
+    deployed = [point.scenario.deployment.tensor_parallel_size for point in case.points]
+    assert deployed == [1, 2]
+    assert case.skipped == ["1 row: tp: got 1.5, expected a whole number"]
+
+
 def test_a_table_of_no_known_kind_is_refused_with_the_kinds(tmp_path):
     folder = write_points(tmp_path, "h100-llama-2-7b", [{"a": 1}])
     with pytest.raises(UserError, match=r"of no known kind; expected .*closed loop: tp, isl"):
@@ -339,7 +394,7 @@ def test_a_row_that_cannot_be_is_left_out_with_the_reason(tmp_path, changed, mes
     case = read_rows(write_points(tmp_path, "h100-qwen3-32b-closedloop", rows))
     assert len(case.points) == 1
     (reason,) = case.skipped
-    assert reason.startswith("1 rows: ")
+    assert reason.startswith("1 row: ")
     assert message in reason
 
 
@@ -365,6 +420,35 @@ def test_command_replaces_no_folder_but_an_earlier_validation(kvsim, tmp_path):
     assert done.returncode == 2
     assert "mine: is there and no earlier validation" in done.stderr
     assert (kvsim.folder / "mine" / "precious").read_text() == "x"
+
+
+def test_command_leaves_rows_also_where_nobody_reads_what_it_prints(kvsim, tmp_path):
+    folder = write_points(tmp_path, "h100-qwen3-32b-closedloop", [CLOSED_LOOP])
+    read, write = os.pipe()
+    os.close(read)
+    argv = kvsim.argv("validate", str(folder), "--latency", "roofline", "--out", "v")
+    with os.fdopen(write, "w") as closed:
+        subprocess.run(
+            argv,
+            cwd=kvsim.folder,
+            stdout=closed,
+            stderr=subprocess.DEVNULL,
+            check=False,
+        )
+    assert (kvsim.folder / "v" / "rows.csv").is_file()
+
+
+def test_counts_stay_whole_beside_cases_that_have_none(tmp_path):
+    rows = read_rows(write_points(tmp_path, "h100-qwen3-32b-closedloop", [CLOSED_LOOP])).points
+    frame = rows_frame("x", [predict(point, ROOFLINE) for point in rows])
+    both = pd.concat([frame, frame.drop(columns="tp")])
+    assert both.to_csv(index=False).splitlines()[1].split(",")[1] == "2"
+
+
+def test_steps_to_fit_are_not_passed_over_for_another_kind(kvsim):
+    done = kvsim("validate", "nowhere", "--latency", "roofline", "--fit", "steps.csv")
+    assert done.returncode == 2
+    assert done.stderr == "kvsim: --fit: expected --latency fitted, got roofline\n"
 
 
 def test_command_names_a_folder_without_runs(kvsim):

@@ -22,7 +22,7 @@ from rich.table import Table
 from benchmarks.anchor_checks import CHECKS, Check
 from sim.metrics import summarise
 from sim.records import Records
-from sim.scenario_file import load_scenario
+from sim.scenario.file import load_scenario
 from sim.simulate import simulate
 from sim.tables import print_table
 

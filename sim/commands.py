@@ -115,7 +115,7 @@ def calibrate(
 
     Example: kvsim calibrate scenarios/twin.yaml --out steps.csv
     """
-    from sim.twin_command import calibrate_scenario
+    from sim.twin.command import calibrate_scenario
 
     calibrate_scenario(scenario, overrides or [], out)
 
@@ -141,7 +141,7 @@ def twin(
 
     Example: kvsim twin scenarios/twin.yaml --set workload.requests=1000
     """
-    from sim.twin_command import twin_scenario
+    from sim.twin.command import twin_scenario
 
     twin_scenario(scenario, overrides or [], as_json=as_json, in_cpu_time=in_cpu_time)
 
@@ -194,7 +194,7 @@ def conformance(
 
     Example: kvsim conformance recordings/
     """
-    from sim.conformance import compare_all
+    from sim.conformance.compare import compare_all
 
     if not compare_all(paths):
         raise typer.Exit(1)
@@ -217,7 +217,7 @@ def record_vllm(
 
     Example: kvsim record-vllm workload.jsonl recordings/mine --set num_blocks=256
     """
-    from sim.record_vllm import record_case
+    from sim.conformance.record_vllm import record_case
 
     record_case(workload, out, overrides or [])
 
@@ -256,7 +256,7 @@ def validate(
 
     Example: kvsim validate measured/rtx4090-llama-3.1-8b --latency roofline
     """
-    from sim.validate_command import validate_cases
+    from sim.validation.command import validate_cases
 
     validate_cases(
         paths,
@@ -280,7 +280,7 @@ def fit_roofline(
 
     Example: kvsim fit-roofline rtx-4090 my-profile --model llama-3.1-8b
     """
-    from sim.fit_command import print_efficiency
+    from sim.fit_roofline.command import print_efficiency
 
     print_efficiency(hardware, folders, model)
 

@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_limits
 from sim.errors import UserError
 from sim.records import Records
 from sim.scenario import Scenario
-from sim.scenario_file import points
+from sim.scenario.file import points
 from sim.simulate import simulate
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from sim.build import build_config, build_deployment, build_kv_size
 from sim.experiment import Result, plan_jobs, run_jobs
 from sim.latency.build import build_latency
 from sim.progress import progress_bar
@@ -19,7 +20,7 @@ from sim.run_folder import (
     write_run,
 )
 from sim.scenario import ConstantSpec, FittedSpec, LinearSpec, Scenario
-from sim.scenario_file import load_scenario, points
+from sim.scenario.file import load_scenario, points
 from sim.tables import print_table, summary_tables
 
 _MOST_NOTES = 8  # printed; all of them are in run.json
@@ -102,17 +103,17 @@ def _memory_lines(scenario: Scenario) -> list[str]:
         return []  # of no GPU in particular
     lines = []
     for system in scenario.systems:
-        if scenario.num_blocks(system) == "auto":
-            lines += [f"{system}: {line}" for line in scenario.kv_size(system).lines()]
+        if scenario.engine_settings(system)["num_blocks"] == "auto":
+            lines += [f"{system}: {line}" for line in build_kv_size(scenario, system).lines()]
         else:
             lines += _misfit(scenario, system)
     return lines
 
 
 def _misfit(scenario: Scenario, system: str) -> list[str]:
-    deployment = scenario.build_deployment()
+    deployment = build_deployment(scenario)
     left_bytes = deployment.hardware.memory_bytes - deployment.weight_bytes
-    pool_bytes = scenario.engine_config(system).num_slots * deployment.kv_bytes_per_token
+    pool_bytes = build_config(scenario, system).num_slots * deployment.kv_bytes_per_token
     if pool_bytes <= left_bytes:
         return []
     return [

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import simpy
 
 from engine.request import Request, SamplingParams
-from sim.build import build_engine, build_workload
+from sim.build import build_config, build_engine, build_workload
 from sim.clients import closed_loop_user, open_loop
 from sim.latency.build import build_latency
 from sim.recorder import Recorder
@@ -44,7 +44,7 @@ def serve(
     env: simpy.Environment | None = None,
 ) -> Records:
     """Serve a workload that is there already, in an environment of one's own; see `simulate`."""
-    config = scenario.engine_config(system)
+    config = build_config(scenario, system)
     engine = build_engine(scenario, config, workload, stepwise=stepwise)
     recorder = Recorder(
         len(workload),

@@ -7,8 +7,9 @@ import typer
 from benchmarks import anchors
 from benchmarks.anchor_checks import ratios_and_order, saturation
 from benchmarks.million import main
+from sim.build import build_config
 from sim.scenario import Scenario
-from sim.scenario_file import load_scenario
+from sim.scenario.file import load_scenario
 from sim.simulate import simulate
 
 MODES = {
@@ -52,7 +53,7 @@ def test_every_anchor_has_a_scenario_and_a_value_at_each_point(series: anchors.S
         scenario = load_scenario(
             anchors.SCENARIOS / f"{series.scenario}.yaml", series.overrides(place)
         )
-        assert scenario.engine_config("default").num_blocks > 1000
+        assert build_config(scenario, "default").num_blocks > 1000
 
 
 def test_an_anchor_is_printed_with_its_error_and_what_follows(

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sim import catalogue
+from sim.build import build_deployment
 from sim.deployment import Deployment
 from sim.latency.fitted import describe, describe_residuals, fit_files
 from sim.latency.linear import LinearLatency
@@ -42,7 +43,7 @@ def build_latency(scenario: Scenario) -> Described:
         return Described(LinearLatency(**spec.model_dump(exclude={"kind"})), spec.kind)
     if isinstance(spec, FittedSpec):
         return _fitted(spec)
-    deployment = scenario.build_deployment()
+    deployment = build_deployment(scenario)
     operators = build_operators(deployment, spec)
     host = {"overhead_s": spec.overhead_s, "per_sequence_s": spec.per_sequence_s}
     source = f"{operators.source}; {_describe(deployment)}; {_describe_host(spec)}"

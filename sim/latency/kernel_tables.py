@@ -13,9 +13,9 @@ from sim.catalogue.model import DTYPES
 from sim.deployment import Deployment, Matrix
 from sim.errors import UserError
 from sim.latency.grid import Grid, Line
-from sim.latency.measured_table import check_axes, read_table
 from sim.latency.model import Curve, Prefills
 from sim.latency.roofline import RooflineProducts
+from sim.measured_table import check_axes, read_table
 
 _DTYPES = {"bf16": ("bfloat16", 16), "fp8": ("fp8", 8)}  # arithmetic -> as the table calls it
 _HEAD_SIZE, _KV_BITS = 128, 16  # of the attention tables

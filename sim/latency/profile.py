@@ -9,9 +9,9 @@ from sim.errors import UserError
 from sim.latency.allreduce import AllReduce
 from sim.latency.kernel_tables import KernelAttention, KernelProducts
 from sim.latency.layer_tables import LayerAttention, LayerProducts, MlpProducts
-from sim.latency.measured_table import find_table
 from sim.latency.operators import Operators
 from sim.latency.roofline import RooflineAttention
+from sim.measured_table import find_table
 
 
 def profile_operators(folder: Path, deployment: Deployment, efficiency: Efficiency) -> Operators:

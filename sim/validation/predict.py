@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from sim.build import build_config
 from sim.errors import UserError
 from sim.experiment import interrupts_held
 from sim.records import Records
@@ -41,7 +42,7 @@ def _run(point: Point, scenario: Scenario) -> Records:
 
 def _is_kv_limited(point: Point, scenario: Scenario, records: Records) -> bool:
     """Whether TTFT would be much shorter with endless memory; asked where the pool got full."""
-    num_slots = scenario.engine_config(_SYSTEM).num_slots
+    num_slots = build_config(scenario, _SYSTEM).num_slots
     held = records.steps[["live", "tail", "reserved", "over_reserved"]].sum(axis=1)
     if held.max() < 0.9 * num_slots:
         return False

@@ -8,9 +8,9 @@ import pandas as pd
 
 from sim import catalogue
 from sim.errors import UserError
-from sim.latency.measured_table import read_table
+from sim.measured_table import read_table
 from sim.scenario import Scenario
-from sim.scenario_file import validated
+from sim.scenario.file import validated
 from sim.validation.case import Case, Point, count_reasons
 from sim.validation.folder_name import Named, parse_folder_name
 

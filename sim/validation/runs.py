@@ -10,10 +10,10 @@ import pandas as pd
 from engine.config import ConfigError, EngineConfig
 from sim import catalogue
 from sim.errors import UserError
-from sim.latency.measured_table import read_table
+from sim.measured_table import read_table
 from sim.metrics import distribution
 from sim.scenario import Scenario
-from sim.scenario_file import validated
+from sim.scenario.file import validated
 from sim.validation.case import Case, Point
 from sim.validation.folder_name import Named, parse_folder_name
 from sim.validation.score import relative_errors

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sim.errors import UserError
-from sim.latency.measured_table import find_table
 from sim.latency.silicon import SYSTEMS
+from sim.measured_table import find_table
 from sim.scenario import Scenario
 from sim.validation.case import Case
 from sim.validation.folder_name import parse_folder_name

@@ -5,7 +5,7 @@ import pytest
 
 import workloads as w
 from engine import Engine, ReplayEngine, Request, SamplingParams
-from sim.build import build_engine, build_workload
+from sim.build import build_config, build_engine, build_workload
 from sim.simulate import simulate
 
 SEED = 3
@@ -119,7 +119,7 @@ def test_requests_of_a_trace_may_else_fill_the_model(new_scenario, trace):
 def tokens_of(scenario) -> list[int]:
     """What the scenario's runner says to its first request."""
     workload = build_workload(scenario)
-    config = scenario.engine_config("default")
+    config = build_config(scenario, "default")
     engine = build_engine(scenario, config, workload, stepwise=True)
     sampling = SamplingParams(ignore_eos=True)
     engine.add_request(Request(0, workload.prompt(0), int(workload.max_new_tokens[0]), sampling))
@@ -147,7 +147,7 @@ def test_only_tokens_that_need_not_be_computed_are_taken_many_at_once(new_scenar
     classes = []
     for runner, stepwise in (("replay", False), ("replay", True), ("toy-lm", False)):
         scenario = new_scenario(runner=runner)
-        config, workload = scenario.engine_config("default"), build_workload(scenario)
+        config, workload = build_config(scenario, "default"), build_workload(scenario)
         classes.append(type(build_engine(scenario, config, workload, stepwise=stepwise)))
     assert classes == [ReplayEngine, Engine, Engine]
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from matplotlib.image import imread
 
-from sim.scenario_file import load_scenario
+from sim.build import build_config
+from sim.scenario.file import load_scenario
 from sim.simulate import simulate
 
 pytestmark = pytest.mark.slow  # all runs of the chat scenario, once
@@ -103,7 +104,7 @@ def test_sharing_hits_the_system_prompts(chat):
 
 def test_one_user_is_served_alike_by_all_but_static(chat, root):
     """Nobody to share a batch with; static waits for company each time, as long as it may."""
-    max_wait_s = load_scenario(root / "scenarios" / "chat.yaml").engine_config(STATIC).max_wait_s
+    max_wait_s = build_config(load_scenario(root / "scenarios" / "chat.yaml"), STATIC).max_wait_s
     static, continuous, sharing = (chat[s, 1] for s in (STATIC, CONTINUOUS, SHARING))
     assert sharing["output_tokens_per_s"] == pytest.approx(
         continuous["output_tokens_per_s"], rel=0.02

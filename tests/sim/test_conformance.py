@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sim.cli import main
-from sim.conformance import Difference, compare, find_cases, read_case
+from sim.conformance.compare import Difference, compare, find_cases, read_case
 from sim.errors import UserError
 
 Json = dict[str, Any]

@@ -8,7 +8,7 @@ import pytest
 
 from engine import Runner, Step
 from engine.runners import ReplayRunner
-from sim.build import build_engine, build_workload
+from sim.build import build_config, build_engine, build_workload
 from sim.simulate import simulate
 
 # All that could depend on an order: sharing, preemption, several systems over several processes.
@@ -168,7 +168,7 @@ def test_toy_lm_and_replay_take_the_same_steps_with_the_same_blocks(
     logs = {}
     for runner in ("toy-lm", "replay"):
         scenario = new_scenario(runner=runner, seed=seed, **SMALL)
-        config = scenario.engine_config(system)
+        config = build_config(scenario, system)
         workload = build_workload(scenario)
         recording = Recording(build_engine(scenario, config, workload, stepwise=True).runner)
         assert isinstance(recording.runner, ReplayRunner) == (runner == "replay")

@@ -11,8 +11,8 @@ import pytest
 from sim.catalogue import common_efficiency, load_efficiency, load_hardware, load_model
 from sim.deployment import Deployment
 from sim.errors import UserError
-from sim.fit_command import print_efficiency, toml_values
-from sim.latency.fit_efficiency import Fit, fit_efficiency
+from sim.fit_roofline.command import print_efficiency, toml_values
+from sim.fit_roofline.fit import Fit, fit_efficiency
 from sim.latency.model import num_pairs
 
 GPU = load_hardware("h100-80gb")

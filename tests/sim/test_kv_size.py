@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 from pydantic import ValidationError
 
+from sim.build import build_config
 from sim.catalogue import load_hardware, load_model
 from sim.deployment import Deployment
 from sim.errors import UserError
@@ -193,7 +194,7 @@ AUTO = {
 
 
 def num_blocks(scenario: Scenario, system: str = "default") -> int:
-    return scenario.engine_config(system).num_blocks
+    return build_config(scenario, system).num_blocks
 
 
 def test_auto_fills_the_memory(new_scenario):

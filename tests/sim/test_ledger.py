@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from engine.kv_manager import KVUsage
+from sim.build import build_config
 from sim.ledger import LedgerIntegral, UsageArrays, decoded_on
 from sim.records import Records
 from sim.simulate import simulate
@@ -73,7 +74,7 @@ def run(request, new_scenario):
     """The settings of the engine and what it did."""
     system, loop, seed = request.param
     scenario = new_scenario(**random_settings(loop, seed))
-    return scenario.engine_config(system), simulate(scenario, system)
+    return build_config(scenario, system), simulate(scenario, system)
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import pytest
 
 from engine import Engine, EngineConfig, ReplayRunner
 from sim.latency.linear import LinearLatency
-from sim.live import CpuClock, LiveReplica, WallClock, senders_of
 from sim.recorder import Recorder
 from sim.simulate import request_maker
+from sim.twin.live import CpuClock, LiveReplica, WallClock, senders_of
 from workloads import ClosedLoop
 
 LATENCY = LinearLatency(

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from sim.build import build_deployment
 from sim.errors import UserError
 from sim.run_folder import folder_for
 from sim.scenario import Scenario
-from sim.scenario_file import load_scenario, points
+from sim.scenario.file import load_scenario, points
 
 SCENARIO = """\
 name: good
@@ -52,7 +53,7 @@ def load(folder: Path, more: str, *overrides: str) -> Scenario:
 
 
 def d_model(scenario: Scenario) -> int:
-    return scenario.build_deployment().model.d_model
+    return build_deployment(scenario).model.d_model
 
 
 def test_file_is_looked_for_beside_the_scenario(folder):

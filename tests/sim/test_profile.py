@@ -17,11 +17,11 @@ from sim.errors import UserError
 from sim.latency.allreduce import NoAllReduce
 from sim.latency.build import build_latency
 from sim.latency.grid import Grid, Line
-from sim.latency.measured_table import read_table
 from sim.latency.operators import OperatorLatency
 from sim.latency.profile import profile_operators
 from sim.latency.roofline import RooflineAttention, RooflineProducts
-from sim.scenario_file import load_scenario
+from sim.measured_table import read_table
+from sim.scenario.file import load_scenario
 
 SHARES = catalogue.load_efficiency("rtx-4090")
 

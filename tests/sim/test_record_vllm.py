@@ -13,10 +13,10 @@ from types import ModuleType
 import pytest
 
 from engine import Engine, EngineConfig, ReplayRunner, Request, RequestId, Step, TokenPrompt
-from sim.conformance import compare, compare_all, read_case
+from sim.conformance.compare import compare, compare_all, read_case
+from sim.conformance.record_vllm import RecordedStep, VllmScheduler, record_case
+from sim.conformance.recording import WorkloadRow
 from sim.errors import UserError
-from sim.record_vllm import RecordedStep, VllmScheduler, record_case
-from sim.recording import WorkloadRow
 
 SETTINGS = {
     "num_blocks": 5,
@@ -84,7 +84,7 @@ class EngineAsScheduler:
 
 @pytest.fixture
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sim.record_vllm.VllmScheduler", EngineAsScheduler)
+    monkeypatch.setattr("sim.conformance.record_vllm.VllmScheduler", EngineAsScheduler)
 
 
 @pytest.fixture
@@ -167,7 +167,7 @@ def test_nothing_is_left_when_the_scheduler_fails(
                 raise RuntimeError("in the midst")
             return super().schedule()
 
-    monkeypatch.setattr("sim.record_vllm.VllmScheduler", Failing)
+    monkeypatch.setattr("sim.conformance.record_vllm.VllmScheduler", Failing)
     with pytest.raises(RuntimeError, match="in the midst"):
         record_case(case, out, [])
     assert not out.parent.exists()
@@ -180,7 +180,7 @@ def test_a_scheduler_that_schedules_nothing_is_given_up(
         def schedule(self) -> RecordedStep:
             return RecordedStep({}, [], {}, {}, None)
 
-    monkeypatch.setattr("sim.record_vllm.VllmScheduler", Idle)
+    monkeypatch.setattr("sim.conformance.record_vllm.VllmScheduler", Idle)
     with pytest.raises(UserError, match="step 1: vLLM schedules none"):
         record_case(case, out, [])
 

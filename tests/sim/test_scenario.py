@@ -6,6 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from engine import EngineConfig, TransformerConfig
+from sim.build import build_config
 from sim.scenario import Scenario
 
 SYNTHETIC = {
@@ -49,7 +50,7 @@ def test_what_is_left_out_has_the_documented_default():
 
 
 def test_engine_defaults_are_the_engines_own():
-    config = scenario().engine_config("default")
+    config = build_config(scenario(), "default")
     assert config == EngineConfig()
     assert type(config) is EngineConfig
 
@@ -63,8 +64,8 @@ def test_systems_override_what_they_name_and_nothing_else():
         engine={"block_size": 8, "num_blocks": 99},
         systems={"a": {"block_size": 4}, "b": {"enable_prefix_caching": True}},
     )
-    assert both.engine_config("a") == EngineConfig(block_size=4, num_blocks=99)
-    assert both.engine_config("b") == EngineConfig(
+    assert build_config(both, "a") == EngineConfig(block_size=4, num_blocks=99)
+    assert build_config(both, "b") == EngineConfig(
         block_size=8, num_blocks=99, enable_prefix_caching=True
     )
 

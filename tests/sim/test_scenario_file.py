@@ -10,7 +10,7 @@ import pytest
 
 from sim.errors import UserError
 from sim.scenario import RooflineSpec, Scenario, SiliconSpec
-from sim.scenario_file import dump_scenario, load_scenario, points
+from sim.scenario.file import dump_scenario, load_scenario, points
 
 GOOD = """\
 name: good

@@ -5,13 +5,13 @@ import json
 import pytest
 
 from sim import calibrate
-from sim.calibrate import time_steps
 from sim.errors import UserError
 from sim.latency.fitted import fit
 from sim.latency.timed_steps import read_steps
-from sim.scenario_file import load_scenario
-from sim.twin import check_can_be_twinned, run_twin
-from sim.twin_command import calibrate_scenario, twin_scenario
+from sim.scenario.file import load_scenario
+from sim.twin.calibrate import time_steps
+from sim.twin.command import calibrate_scenario, twin_scenario
+from sim.twin.twin import check_can_be_twinned, run_twin
 
 TINY = """\
 name: tiny
@@ -136,7 +136,7 @@ def test_calibrate_writes_what_a_scenario_reads(write, tmp_path, capsys):
 @pytest.mark.parametrize("out", [".", "nowhere/steps.csv"])
 def test_calibrate_finds_a_wrong_out_before_the_work(write, tmp_path, monkeypatch, out):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sim.twin_command.time_steps", lambda *_: pytest.fail("worked first"))
+    monkeypatch.setattr("sim.twin.command.time_steps", lambda *_: pytest.fail("worked first"))
     with pytest.raises(UserError, match="--out"):
         calibrate_scenario(write(), [], type(tmp_path)(out))
 

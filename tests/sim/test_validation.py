@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from sim import catalogue
+from sim.build import build_config
 from sim.errors import UserError
 from sim.metrics import summarise
 from sim.scenario import Scenario
@@ -133,7 +134,7 @@ def test_a_run_of_the_simulator_itself_is_predicted_without_error(run_folder):
 
 def test_the_null_block_of_vllm_is_not_one_of_the_pool(run_folder):
     (point,) = read_run(run_folder).points
-    assert point.scenario.engine_config("default").num_blocks == 600
+    assert build_config(point.scenario, "default").num_blocks == 600
 
 
 def test_equal_chains_of_blocks_hit_the_cache(run_folder):
@@ -315,7 +316,7 @@ def test_a_burst_comes_at_once_to_as_many_slots_and_blocks_as_the_row_says(tmp_p
     records = simulate(with_latency(point.scenario, ROOFLINE), "default")
     assert records.requests["arrival_ns"].max() == 0
     assert records.steps["running"].max() == 10
-    assert point.scenario.engine_config("default").num_blocks == 3200 // 16 - 1
+    assert build_config(point.scenario, "default").num_blocks == 3200 // 16 - 1
 
 
 def test_a_gap_of_zero_is_absent_not_measured(tmp_path):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sim.validate_command import Validated, validate_case
+from sim.validation.command import Validated, validate_case
 from sim.validation.fit_host import fit_host_cost
 from sim.validation.host_cost import HostCost
 from sim.validation.score import over_rows

@@ -1,6 +1,5 @@
 """Reads scenario files: YAML, overrides from the command line, and errors in one line each."""
 
-import difflib
 import itertools
 import re
 from collections.abc import Callable
@@ -10,9 +9,11 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from sim.build import build_config
 from sim.catalogue import is_config_path
 from sim.errors import UserError
-from sim.scenario import LATENCY_KINDS, Scenario
+from sim.scenario.mistakes import explain, shorten
+from sim.scenario.scenario import Scenario
 
 # Keys whose value is the path of a file: relative to the folder of the scenario file or, on the
 # command line, to the current one. That of `model` only where it ends like one.
@@ -64,7 +65,7 @@ def load_scenario(path: Path, overrides: list[str] | None = None) -> Scenario:
     """
     data = _parse(_read(path), str(path))
     if not isinstance(data, dict):
-        raise UserError(f"{path}: got {_short(data)}, expected a mapping of keys")
+        raise UserError(f"{path}: got {shorten(data)}, expected a mapping of keys")
     data = _anchored(data, path.parent, str(path))
     for override in overrides or []:
         _apply(data, override)
@@ -113,7 +114,7 @@ def _set_key(data: dict[str, Any], keys: list[str], value: Any, where: str) -> N
             child = {}
         if not isinstance(child, dict):
             raise UserError(
-                f"{where}: {key} is {_short(child)}, not a mapping with keys of its own"
+                f"{where}: {key} is {shorten(child)}, not a mapping with keys of its own"
             )
         node[key] = child
         node = child
@@ -206,7 +207,7 @@ def validated(data: dict[str, Any], source: str) -> Scenario:
 def _check_systems(scenario: Scenario, source: str) -> None:
     for system in scenario.systems:
         try:
-            scenario.engine_config(system)
+            build_config(scenario, system)
         except ValidationError as error:
             raise _user_error(error, source, ("systems", system)) from None
         except UserError as error:  # of a pool that is to fill the memory of the GPUs
@@ -215,57 +216,3 @@ def _check_systems(scenario: Scenario, source: str) -> None:
 
 def _user_error(error: ValidationError, source: str, prefix: tuple[str, ...]) -> UserError:
     return UserError("\n".join(f"{source}: {line}" for line in explain(error, prefix)))
-
-
-def explain(error: ValidationError, prefix: tuple[str, ...] = ()) -> list[str]:
-    """One line for each mistake: key path, what came, what was expected."""
-    return [_explain(detail, prefix) for detail in error.errors()]
-
-
-def _explain(detail: Any, prefix: tuple[str, ...]) -> str:
-    """One mistake in one line, from pydantic's account of it."""
-    path = ".".join(str(part) for part in _without_tags((*prefix, *detail["loc"])))
-    if detail["type"] == "extra_forbidden" or detail["type"] == "unexpected_keyword_argument":
-        return f"{path}: unknown key{_hint(*detail['loc'])}"
-    if detail["type"] in ("missing", "union_tag_not_found"):
-        return f"{path}{'.kind' if detail['type'] != 'missing' else ''}: missing"
-    if detail["type"] == "value_error":  # raised by our own checks
-        text = str(detail["ctx"]["error"])
-        if ": got " in text:  # a setting names itself: "num_blocks: got 0, expected >= 1"
-            return f"{path}.{text}" if path else text
-        return f"{path}: {text}" if text.startswith("got ") else f"{path}: expected {text}"
-    if detail["type"] == "union_tag_invalid":
-        tags = detail["ctx"]["expected_tags"]
-        return f"{path}.kind: got {detail['ctx']['tag']!r}, expected one of {tags}"
-    # "Input should be a valid integer", "List should have at least 1 item ...", "Invalid JSON: ..."
-    expected = re.sub(r"^[A-Z]\w* should (be )?|^Invalid ", "", detail["msg"])
-    expected = expected.replace("an object", "a mapping of keys")
-    where = f"{path}: " if path else ""
-    return f"{where}got {_short(detail['input'])}, expected {expected}"
-
-
-def _without_tags(location: tuple[Any, ...]) -> list[Any]:
-    """Drop the names of variants that pydantic puts into a path, as in latency.roofline.model."""
-    return [
-        part
-        for before, part in zip((None, *location), location, strict=False)
-        if not (before == "latency" and part in LATENCY_KINDS)
-    ]
-
-
-def _hint(*location: str) -> str:
-    """What may be meant by the unknown key at the end of a location."""
-    *above, key = location
-    schema = Scenario.model_json_schema()
-    known = {
-        name for node in (schema, *schema["$defs"].values()) for name in node.get("properties", ())
-    }
-    if key in known:  # elsewhere
-        return f" for kind {above[1]}" if above[:1] == ["latency"] else " here"
-    close = difflib.get_close_matches(key, sorted(known), n=1)
-    return f", did you mean {close[0]}?" if close else ""
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -8,13 +8,13 @@ from threadpoolctl import threadpool_limits
 
 from engine.config import EngineConfig
 from engine.engine import Engine
-from sim.build import build_engine, build_workload
+from sim.build import build_config, build_engine, build_workload
 from sim.errors import UserError
 from sim.latency.timed_steps import TimedStep
-from sim.live import CpuClock, LiveReplica, Senders
 from sim.recorder import Recorder
 from sim.scenario import Scenario
 from sim.simulate import rare_garbage_collection, request_maker
+from sim.twin.live import CpuClock, LiveReplica, Senders
 from workloads import Workload
 
 BUDGET_S = 10.0  # no round begins later
@@ -48,7 +48,7 @@ class _Calibration:
     def __init__(self, scenario: Scenario, system: str) -> None:
         scenario = _with_other_requests(scenario)
         self._workload = workload = build_workload(scenario)
-        config = scenario.engine_config(system)
+        config = build_config(scenario, system)
         engine = build_engine(scenario, config, workload)
         assert isinstance(engine, Engine)
         self._clock = CpuClock()

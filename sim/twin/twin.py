@@ -6,18 +6,18 @@ from dataclasses import asdict, dataclass
 from threadpoolctl import threadpool_limits
 
 from engine.engine import Engine
-from sim.build import build_engine, build_workload
-from sim.calibrate import time_steps
+from sim.build import build_config, build_engine, build_workload
 from sim.errors import UserError
 from sim.latency.fitted import Fit, Residuals, fit, residuals, total_s
 from sim.latency.linear import LinearLatency
 from sim.latency.timed_steps import TimedStep, measured_steps
-from sim.live import Clock, CpuClock, LiveReplica, WallClock, senders_of
 from sim.metrics import Row, summarise
 from sim.recorder import Recorder
 from sim.records import Records
 from sim.scenario import LinearSpec, Scenario
 from sim.simulate import rare_garbage_collection, request_maker, simulate
+from sim.twin.calibrate import time_steps
+from sim.twin.live import Clock, CpuClock, LiveReplica, WallClock, senders_of
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def serve_live(
     Raises UserError when none of the requests is served.
     """
     workload = build_workload(scenario)
-    config = scenario.engine_config(system)
+    config = build_config(scenario, system)
     engine = build_engine(scenario, config, workload)
     assert isinstance(engine, Engine)
     recorder = Recorder(

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from sim.latency.fit_efficiency import Fit, fit_efficiency
+from sim.fit_roofline.fit import Fit, fit_efficiency
 
 
 def print_efficiency(hardware: str, folders: list[Path], model: str | None) -> None:

@@ -10,14 +10,14 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from sim.calibrate import time_steps
 from sim.errors import UserError
 from sim.latency.fitted import describe, describe_residuals, fit
 from sim.latency.timed_steps import measured_steps, write_steps
 from sim.metrics import PERCENTILES, Row
 from sim.scenario import Scenario
-from sim.scenario_file import load_scenario
-from sim.twin import Twin, check_can_be_twinned, run_twin
+from sim.scenario.file import load_scenario
+from sim.twin.calibrate import time_steps
+from sim.twin.twin import Twin, check_can_be_twinned, run_twin
 
 # Requests of all lengths that the engine's defaults are meant for.
 _ANY_REQUESTS = {

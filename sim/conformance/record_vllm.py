@@ -21,8 +21,7 @@ import yaml
 from pydantic import ValidationError
 
 from engine import Engine, EngineConfig, ReplayRunner, Request, RequestError, RequestId, TokenPrompt
-from sim.errors import UserError
-from sim.recording import (
+from sim.conformance.recording import (
     WorkloadRow,
     file_in,
     read_settings,
@@ -30,6 +29,7 @@ from sim.recording import (
     read_workload,
     to_config,
 )
+from sim.errors import UserError
 from sim.run_folder import new_folder
 
 # Settings that some versions of vLLM lack, and the value with which the others do as those.

@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from engine import EngineConfig, RequestId
 from sim.errors import UserError
 from sim.scenario import engine_config
-from sim.scenario_file import explain
+from sim.scenario.mistakes import explain
 
 
 class WorkloadRow(BaseModel):

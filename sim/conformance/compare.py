@@ -1,6 +1,6 @@
 """Replays recordings of vLLM's scheduler and compares every decision with the engine's own.
 
-A case is a folder of config.json, workload.jsonl and steps.jsonl, which `sim.recording` reads.
+A case is a folder of config.json, workload.jsonl and steps.jsonl (see `recording`).
 """
 
 import sys
@@ -21,8 +21,8 @@ from engine import (
     TokenOutput,
     TokenPrompt,
 )
+from sim.conformance.recording import file_in, read_objects, read_settings, read_workload, to_config
 from sim.errors import UserError
-from sim.recording import file_in, read_objects, read_settings, read_workload, to_config
 
 _NO_STOP_TOKEN = -1  # the recorded ids may be any number from 0
 

@@ -12,7 +12,7 @@ from sim.catalogue.hardware import Hardware
 from sim.deployment import Deployment
 from sim.errors import UserError
 from sim.latency.grid import Float64Array
-from sim.latency.measured_table import find_table, read_table
+from sim.measured_table import find_table, read_table
 
 _SMALLEST_WEIGHTS = 2**22  # numbers in a matrix: smaller ones are of no model that is served
 _KV_BYTES = (3e7, 3e9)  # of one attention call: less stays in the L2 cache of a GPU between repeats

@@ -1,0 +1,1 @@
+"""Decisions set against recordings of vLLM's own scheduler."""

@@ -1,0 +1,1 @@
+"""The constants of a roofline, fitted on measured operators."""

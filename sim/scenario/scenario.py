@@ -1,0 +1,121 @@
+"""All that a scenario may say: every key with its type, range and default."""
+
+import re
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, field_validator
+
+from sim import catalogue
+from sim.errors import UserError
+from sim.scenario.engine import DeploymentSpec, EngineSettings, ToyLMSettings
+from sim.scenario.latency import Latency, RooflineSpec
+from sim.scenario.spec import Spec, to_json
+from sim.scenario.workload import WorkloadSpec
+
+# What a sweep may vary: the first part of its key paths -> how many parts follow it at least.
+_SWEPT = {
+    "model": 0,
+    "hardware": 0,
+    "runner": 0,
+    "engine": 1,
+    "deployment": 1,
+    "latency": 1,
+    "toy_lm": 1,
+    "workload": 1,
+    "systems": 2,
+}
+
+
+def _known(load: Callable[[str], object], name: str) -> str:
+    """A name that can be loaded. Raises ValueError, as pydantic expects of a validator."""
+    try:
+        load(name)
+    except UserError as error:
+        raise ValueError(str(error)) from None
+    return name
+
+
+class Scenario(Spec):
+    """Everything that decides a result.
+
+    model: whose time is charged, by its name in the catalogue or the path of its config.json.
+    toy_lm: the transformer that computes, with runner toy-lm.
+    systems: what is compared, each a name and the engine settings in which it differs.
+    sweep: key paths and the values they take; all combinations are run.
+    replications: runs of every point, each with a seed of its own (seed, seed + 1, ...).
+    """
+
+    name: str
+    seed: int = Field(1, ge=0, le=2**63)
+    replications: int = Field(1, ge=1, le=1000)
+    model: str = "llama-3.1-8b"
+    hardware: str = "a100-80gb"
+    deployment: DeploymentSpec = DeploymentSpec()
+    latency: Latency = RooflineSpec(kind="roofline")
+    runner: Literal["toy-lm", "replay"] = "replay"
+    toy_lm: ToyLMSettings = ToyLMSettings()
+    engine: EngineSettings = EngineSettings()
+    workload: WorkloadSpec
+    systems: dict[str, dict[str, Any]] = Field({"default": {}}, min_length=1)
+    sweep: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field({})
+
+    @field_validator("name")
+    @classmethod
+    def _can_name_a_folder(cls, name: str) -> str:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}", name):
+            raise ValueError(f"got {name!r}, expected letters, digits and . _ -, at most 60")
+        return name
+
+    @field_validator("model")
+    @classmethod
+    def _is_a_model(cls, name: str) -> str:
+        if catalogue.is_config_path(name):
+            catalogue.load_model(name)  # its mistakes name the file and pass as they are
+            return name
+        return _known(catalogue.load_model, name)
+
+    @field_validator("hardware")
+    @classmethod
+    def _is_a_gpu(cls, name: str) -> str:
+        return _known(catalogue.load_hardware, name)
+
+    @field_validator("systems")
+    @classmethod
+    def _can_be_shown_and_compared(cls, systems: dict[str, dict[str, Any]]) -> dict[str, Any]:
+        for name, settings in systems.items():
+            if not re.fullmatch(r"[^\W_][\w .,:+/()=%-]{0,39}", name):
+                raise ValueError(
+                    f"got the name {name!r}, expected one of letters, digits, spaces and "
+                    "any of . , : + / ( ) = % - _, at most 40"
+                )
+            if "max_model_len" in settings:
+                raise ValueError(
+                    f"max_model_len only in `engine`, for it shapes the requests that all systems "
+                    f"see; {name!r} has one of its own"
+                )
+        return systems
+
+    @field_validator("sweep")
+    @classmethod
+    def _can_be_swept(cls, sweep: dict[str, list[Any]]) -> dict[str, list[Any]]:
+        for key_path, values in sweep.items():
+            first, *rest = key_path.split(".")
+            if len(rest) < _SWEPT.get(first, 99):
+                raise ValueError(
+                    f"got {key_path!r}, expected model, hardware, runner, or a key of engine, "
+                    "latency, toy_lm, workload or systems.NAME"
+                )
+            if any(value in values[:place] for place, value in enumerate(values)):
+                raise ValueError(f"got a value of {key_path} twice, expected different ones")
+        return sweep
+
+    @classmethod
+    def parse(cls, data: Any) -> Self:
+        """A scenario from plain data. Raises pydantic's ValidationError for all that is wrong."""
+        return cls.model_validate_json(to_json(data))
+
+    def engine_settings(self, system: str) -> dict[str, Any]:
+        """The settings of one system: the common ones, overridden by its own."""
+        return {**asdict(self.engine), **self.systems[system]}

@@ -1,0 +1,161 @@
+"""The keys of `workload`: what requests come, and when."""
+
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+import workloads as w
+from sim.scenario.spec import LONGEST_S, MOST, Checked, OneOf, Spec
+from workloads.checks import LARGEST_COUNT
+
+
+class UniformSpec(Checked):
+    """Whole numbers from low to high, both included."""
+
+    low: int
+    high: int
+
+    def build(self) -> w.Uniform:
+        """See Checked."""
+        return w.Uniform(self.low, self.high)
+
+
+class LogNormalSpec(Checked):
+    """mean: of the continuous distribution; sigma: of its logarithm; then rounded and clipped."""
+
+    mean: float = Field(gt=0, le=MOST)
+    sigma: float
+    min: int = 1
+    max: int | None = None
+
+    def build(self) -> w.LogNormal:
+        """See Checked."""
+        return w.LogNormal(self.mean, self.sigma, self.min, self.max)
+
+
+class EmpiricalSpec(Spec):
+    """Lengths drawn from those in a file, one a line."""
+
+    file: str
+
+    def build(self) -> w.Empirical:
+        """The distribution; only now is the file read."""
+        return w.empirical_from_file(self.file)
+
+
+class LengthSpec(OneOf):
+    """A distribution of lengths in tokens; a bare number is a fixed length."""
+
+    fixed: int | None = Field(None, ge=1, le=LARGEST_COUNT)
+    uniform: UniformSpec | None = None
+    lognormal: LogNormalSpec | None = None
+    empirical: EmpiricalSpec | None = None
+
+    def build(self) -> w.Lengths:
+        """The distribution."""
+        return w.Fixed(self.fixed) if self.fixed else self.choice.build()
+
+
+def _fixed(value: Any) -> Any:
+    return {"fixed": value} if isinstance(value, int) else value
+
+
+Lengths = Annotated[LengthSpec, BeforeValidator(_fixed)]
+
+
+class ConstantRateSpec(Checked):
+    """rate: requests per second, equally spaced."""
+
+    rate: float = Field(ge=1e-6, le=1e9)
+
+    def build(self) -> w.ConstantRate:
+        """See Checked."""
+        return w.ConstantRate(self.rate)
+
+
+class PoissonSpec(Checked):
+    """rate: requests per second."""
+
+    rate: float = Field(ge=1e-6, le=1e9)
+
+    def build(self) -> w.Poisson:
+        """See Checked."""
+        return w.Poisson(self.rate)
+
+
+class GammaSpec(Checked):
+    """rate: requests per second; cv: coefficient of variation of the gaps (1 is Poisson)."""
+
+    rate: float = Field(ge=1e-6, le=1e9)
+    cv: float
+
+    def build(self) -> w.Gamma:
+        """See Checked."""
+        return w.Gamma(self.rate, self.cv)
+
+
+class ClosedLoopSpec(Checked):
+    """concurrency users, each sending its next request think_time_s after an answer."""
+
+    concurrency: int = Field(ge=1, le=MOST)
+    think_time_s: float = Field(0.0, le=LONGEST_S)
+
+    def build(self) -> w.ClosedLoop:
+        """See Checked."""
+        return w.ClosedLoop(self.concurrency, self.think_time_s)
+
+
+class ArrivalsSpec(OneOf):
+    """When requests come."""
+
+    constant: ConstantRateSpec | None = None
+    poisson: PoissonSpec | None = None
+    gamma: GammaSpec | None = None
+    closed_loop: ClosedLoopSpec | None = None
+
+    def build(self) -> w.Arrivals | w.ClosedLoop:
+        """The arrival process, or the users of a closed loop."""
+        arrivals: w.Arrivals | w.ClosedLoop = self.choice.build()
+        return arrivals
+
+
+class SharedSpec(Spec):
+    """System prompts: requests draw one of `groups`, each `tokens` long."""
+
+    groups: int = Field(ge=1, le=LARGEST_COUNT)
+    tokens: Lengths
+
+    def build(self) -> w.SharedPrefix:
+        """The groups."""
+        return w.SharedPrefix(self.groups, self.tokens.build())
+
+
+class PromptsSpec(Spec):
+    """A system prompt (optional), then what is the request's own."""
+
+    shared: SharedSpec | None = None
+    unique: Lengths
+
+
+class WorkloadSpec(Spec):
+    """Synthetic (requests, arrivals, prompts, outputs), or a trace (its first `requests`)."""
+
+    SYNTHETIC: ClassVar = ("requests", "arrivals", "prompts", "outputs")
+
+    requests: int | None = Field(None, ge=1, le=MOST)
+    arrivals: ArrivalsSpec | None = None
+    prompts: PromptsSpec | None = None
+    outputs: Lengths | None = None
+    trace: str | None = None
+    max_new_tokens: int | None = Field(None, ge=1, le=LARGEST_COUNT)
+
+    @model_validator(mode="after")
+    def _synthetic_or_trace(self) -> Self:
+        given = [name for name in self.SYNTHETIC if getattr(self, name) is not None]
+        if self.trace is None and len(given) < len(self.SYNTHETIC):
+            missing = ", ".join(name for name in self.SYNTHETIC if name not in given)
+            raise ValueError(f"a trace, or all of {', '.join(self.SYNTHETIC)}; missing: {missing}")
+        if self.trace is not None and set(given) - {"requests"}:
+            extra = ", ".join(name for name in given if name != "requests")
+            raise ValueError(f"either trace or {extra}, not both")
+        return self

@@ -1,0 +1,1 @@
+"""The toy engine in real time, set against its simulation."""

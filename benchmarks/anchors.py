@@ -11,16 +11,17 @@ import math
 import tomllib
 from collections import defaultdict
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-import joblib
 import pandas as pd
 import typer
 from rich.table import Table
 
 from benchmarks.anchor_checks import CHECKS, Check
 from sim.metrics import summarise
+from sim.parallel import over_cores
 from sim.records import Records
 from sim.scenario.file import load_scenario
 from sim.simulate import simulate
@@ -109,19 +110,18 @@ def load_series() -> list[Series]:
 
 
 def run(chosen: list[Series], settings: list[str]) -> list[Result]:
-    """Simulate every point of some series, two at a time, with further settings."""
+    """Simulate every point of some series, with further settings."""
     points = [(series, place) for series in chosen for place in range(len(series.at))]
-    summaries = joblib.Parallel(n_jobs=2)(
-        joblib.delayed(_summary)(series, place, settings) for series, place in points
-    )
+    summaries = dict(over_cores(partial(_summary, settings), points))
     return [
         result
-        for (series, place), summary in zip(points, summaries, strict=True)
-        for result in _results(series, place, summary)
+        for number, (series, place) in enumerate(points)
+        for result in _results(series, place, summaries[number])
     ]
 
 
-def _summary(series: Series, place: int, settings: list[str]) -> dict[str, float]:
+def _summary(settings: list[str], point: tuple[Series, int]) -> dict[str, float]:
+    series, place = point
     overrides = [*series.overrides(place), *settings]
     scenario = load_scenario(SCENARIOS / f"{series.scenario}.yaml", overrides)
     records = simulate(scenario, "default")

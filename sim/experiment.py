@@ -1,14 +1,13 @@
 """Runs every system at every point of the sweep, as often as replications are asked for."""
 
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from threadpoolctl import threadpool_limits
 
 from sim.errors import UserError
+from sim.parallel import over_cores
 from sim.records import Records
 from sim.scenario import Scenario
 from sim.scenario.file import points
@@ -59,43 +58,19 @@ def run_jobs(jobs: list[Job], on_progress: Callable[[float], None]) -> list[Resu
     Raises UserError when not one request is served in any of them.
     """
     results: dict[int, Result] = {}
-    for index, result in _results(jobs, on_progress):
-        results[index] = result
-    ordered = [results[index] for index in range(len(jobs))]
+    if len(jobs) == 1:
+        results[0] = _run(jobs[0], on_progress)
+    else:
+        for place, result in over_cores(_run, jobs):
+            on_progress(1)
+            results[place] = result
+    ordered = [results[place] for place in range(len(jobs))]
     if not any(result.records.requests["finished_ns"].notna().any() for result in ordered):
         raise UserError(f"none of the requests is served; {ordered[0].records.first_refusal}")
     return ordered
 
 
-def _results(jobs: list[Job], on_progress: Callable[[float], None]) -> Iterator[tuple[int, Result]]:
-    if len(jobs) == 1:
-        yield 0, _run(jobs[0], on_progress)
-        return
-    import joblib  # slow to import, and not needed for a single run
-
-    parallel = joblib.Parallel(n_jobs=-1, return_as="generator_unordered")
-    with interrupts_held():
-        results = parallel(joblib.delayed(_run_indexed)(i, job) for i, job in enumerate(jobs))
-    for index, result in results:
-        on_progress(1)
-        yield index, result
-
-
-@contextmanager
-def interrupts_held() -> Iterator[None]:
-    """Workers started meanwhile never see Ctrl-C: this process ends them, without tracebacks."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _run_indexed(index: int, job: Job) -> tuple[int, Result]:
-    return index, _run(job, lambda _: None)
-
-
-def _run(job: Job, on_progress: Callable[[float], None]) -> Result:
+def _run(job: Job, on_progress: Callable[[float], None] = lambda _: None) -> Result:
     try:
         # One thread: the matrices are small, and sums in BLAS depend on the number of threads.
         with threadpool_limits(1):

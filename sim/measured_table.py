@@ -1,7 +1,6 @@
-"""Tables of measured times, read and checked."""
+"""Tables of what was measured, read from CSV files and checked."""
 
 import zlib
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,6 @@ import numpy as np
 import pandas as pd
 
 from sim.errors import UserError
-from sim.latency.grid import Grid
 
 _TEXT = ("layer", "gemm_dtype", "model", "measured", "backend_version")
 
@@ -79,12 +77,3 @@ def _refuse(column: "pd.Series[Any]", is_bad: Any, where: str, expected: str) ->
         got = repr(value) if isinstance(value, str) else f"{value:g}"
         got = "nothing" if pd.isna(value) else got
         raise UserError(f"{where}, line {row + 2}: got {got}, expected {expected}")
-
-
-def check_axes(grid: Grid, path: Path, columns: Sequence[str]) -> None:
-    """Raise UserError where a table says nothing of how times change along one of its axes."""
-    for axis, column in zip(grid.axes, columns, strict=True):
-        if len(axis) == 1:
-            raise UserError(
-                f"{path}, column {column!r}: {axis[0]:g} in all rows, expected several values"
-            )

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from sim.fit_roofline.fit import Fit, fit_efficiency
+from sim.fit_roofline.fit import RooflineFit, fit_efficiency
 
 
 def print_efficiency(hardware: str, folders: list[Path], model: str | None) -> None:
@@ -19,7 +19,7 @@ def print_efficiency(hardware: str, folders: list[Path], model: str | None) -> N
         )
 
 
-def toml_values(fits: dict[str, Fit]) -> dict[str, str]:
+def toml_values(fits: dict[str, RooflineFit]) -> dict[str, str]:
     """Key -> value of an entry, to three digits; flop and bandwidth are tables by arithmetic.
 
     kernel_s is that of bf16: what fp8 products were measured to cost besides has the scaling of the

@@ -9,10 +9,10 @@ import pandas as pd
 
 from sim import catalogue
 from sim.catalogue.hardware import Hardware
-from sim.deployment import Deployment
 from sim.errors import UserError
-from sim.latency.grid import Float64Array
-from sim.measured_table import find_table, read_table
+from sim.fit_roofline import tables
+from sim.latency.model import Float64Array
+from sim.measured_table import find_table
 
 _SMALLEST_WEIGHTS = 2**22  # numbers in a matrix: smaller ones are of no model that is served
 _KV_BYTES = (3e7, 3e9)  # of one attention call: less stays in the L2 cache of a GPU between repeats
@@ -22,7 +22,7 @@ _LARGEST_STEP = 8192  # tokens
 
 
 @dataclass(frozen=True)
-class Fit:
+class RooflineFit:
     """Constants, and by what factor the roofline with them is off: median and 90th percentile."""
 
     constants: dict[str, float]
@@ -31,7 +31,7 @@ class Fit:
     num_rows: int
 
 
-def fit_efficiency(hardware: str, folders: list[Path], model: str | None) -> dict[str, Fit]:
+def fit_efficiency(hardware: str, folders: list[Path], model: str | None) -> dict[str, RooflineFit]:
     """All constants that the tables in the folders tell of a GPU of the catalogue.
 
     Products are fitted by type of arithmetic on all folders; attention on those with tables of the
@@ -57,9 +57,11 @@ def fit_efficiency(hardware: str, folders: list[Path], model: str | None) -> dic
     return fits
 
 
-def _fit_products(hardware: Hardware, folders: list[Path], model: str | None) -> dict[str, Fit]:
+def _fit_products(
+    hardware: Hardware, folders: list[Path], model: str | None
+) -> dict[str, RooflineFit]:
     """flop, bandwidth and kernel_s by type of arithmetic, as far as it was measured."""
-    rows = pd.concat([_products(folder, hardware, model) for folder in folders])
+    rows = pd.concat([tables.products(folder, hardware, model) for folder in folders])
     rows = rows[(rows.n * rows.k >= _SMALLEST_WEIGHTS) & (rows.m <= _LARGEST_STEP)]
     fits = {}
     for arithmetic, group in rows.groupby("arithmetic"):
@@ -73,7 +75,9 @@ def _fit_products(hardware: Hardware, folders: list[Path], model: str | None) ->
     return fits
 
 
-def _fit_roofline(flop_s: Float64Array, bytes_s: Float64Array, seconds: Float64Array) -> Fit:
+def _fit_roofline(
+    flop_s: Float64Array, bytes_s: Float64Array, seconds: Float64Array
+) -> RooflineFit:
     """Of products, from their times at both peaks."""
     return _fit(
         lambda p: p[2] + np.maximum(flop_s / p[0], bytes_s / p[1]),
@@ -82,9 +86,9 @@ def _fit_roofline(flop_s: Float64Array, bytes_s: Float64Array, seconds: Float64A
     )
 
 
-def _fit_decodes(hardware: Hardware, folders: list[Path], model: str | None) -> Fit:
+def _fit_decodes(hardware: Hardware, folders: list[Path], model: str | None) -> RooflineFit:
     """attention_bandwidth and attention_s, from calls of decodes alone."""
-    rows = pd.concat([_decodes(folder, hardware, model) for folder in folders])
+    rows = pd.concat([tables.decodes(folder, hardware, model) for folder in folders])
     rows = rows[rows.kv_bytes.between(*_KV_BYTES)]
     bytes_s = rows.kv_bytes.to_numpy() / hardware.bandwidth_bytes_per_s
     return _fit(
@@ -96,12 +100,12 @@ def _fit_decodes(hardware: Hardware, folders: list[Path], model: str | None) -> 
 
 def _fit_prefills(
     hardware: Hardware, folders: list[Path], model: str | None, bandwidth: float, kernel_s: float
-) -> Fit:
+) -> RooflineFit:
     """attention_flop, from calls of prefill chunks alone.
 
     As in the roofline, their rows are moved at `bandwidth` and a call costs kernel_s besides.
     """
-    rows = pd.concat([_prefills(folder, hardware, model) for folder in folders])
+    rows = pd.concat([tables.prefills(folder, hardware, model) for folder in folders])
     rows = rows[rows.tokens.between(_PREFILL_TOKENS, _LARGEST_STEP)]
     rows = rows[rows.length >= _PREFILL_LENGTH]
     rows_s = rows.row_bytes.to_numpy() / (hardware.bandwidth_bytes_per_s * bandwidth)
@@ -113,9 +117,9 @@ def _fit_prefills(
     )
 
 
-def _fit_mixed(hardware: Hardware, folders: list[Path], model: str | None) -> Fit:
+def _fit_mixed(hardware: Hardware, folders: list[Path], model: str | None) -> RooflineFit:
     """mixed_attention_bandwidth: what decodes add to calls of a prefill chunk."""
-    rows = pd.concat([_mixed(folder, hardware, model) for folder in folders])
+    rows = pd.concat([tables.mixed(folder, hardware, model) for folder in folders])
     rows = rows[rows.kv_bytes.between(*_KV_BYTES)]
     bytes_s = rows.kv_bytes.to_numpy() / hardware.bandwidth_bytes_per_s
     alone_s = rows.seconds_alone.to_numpy()
@@ -130,7 +134,7 @@ def _fit(
     predict: Callable[[Float64Array], Float64Array],
     seconds: Float64Array,
     start: dict[str, float],
-) -> Fit:
+) -> RooflineFit:
     """Constants for which the logarithms of prediction and measurement differ least.
 
     Large differences count less than their square (soft l1), for every table has its outliers.
@@ -148,100 +152,9 @@ def _fit(
     )
     constants = first * np.exp(result.x)
     errors = np.abs(np.log(predict(constants) / seconds))
-    return Fit(
+    return RooflineFit(
         dict(zip(start, constants.tolist(), strict=True)),
         float(np.expm1(np.median(errors))),
         float(np.expm1(np.quantile(errors, 0.9))),
         len(seconds),
     )
-
-
-def _products(folder: Path, hardware: Hardware, model: str | None) -> pd.DataFrame:
-    """Measured products: m, n, k, arithmetic, seconds."""
-    if find_table(folder / "gemm.csv"):
-        sizes = ("n", "k", "m", "latency_ms")
-        table = read_table(folder / "gemm.csv", ("gemm_dtype", *sizes), positive=sizes)
-        arithmetic = table.gemm_dtype.map({"bfloat16": "bf16", "fp8": "fp8"})
-        return table.assign(arithmetic=arithmetic, seconds=table.latency_ms / 1e3)
-    if not find_table(folder / "tp1_dense.csv"):
-        raise UserError(f"{folder}: no tables of products; expected gemm.csv or tp1_dense.csv")
-    deployment = _deployment(folder, hardware, model)
-    dense = read_table(
-        folder / "tp1_dense.csv", ("layer", "tokens", "time_us"), positive=("time_us",)
-    )
-    shapes = {matrix.name: (matrix.n, matrix.k) for matrix in deployment.layer_matrices}
-    dense = dense[dense.layer.isin(shapes.keys())]
-    n, k = np.array([shapes[layer] for layer in dense.layer]).T
-    return pd.DataFrame(
-        {"m": dense.tokens, "n": n, "k": k, "arithmetic": "bf16", "seconds": dense.time_us / 1e6}
-    )
-
-
-def _decodes(folder: Path, hardware: Hardware, model: str | None) -> pd.DataFrame:
-    """Measured attention of decodes: kv_bytes, seconds."""
-    if find_table(folder / "decode_attention.csv"):
-        names = ("num_key_value_heads", "batch_size", "kv_len", "latency_ms")
-        table = read_table(folder / "decode_attention.csv", names, positive=names[-1:])
-        numbers = 2 * table.num_key_value_heads * _HEAD_SIZE * table.batch_size * table.kv_len
-        return pd.DataFrame({"kv_bytes": numbers * 2, "seconds": table.latency_ms / 1e3})
-    table = _attention(folder)
-    table = table[table.prefill_chunk == 0]
-    kv_bytes = table.n_decode * table.kv_decode
-    kv_bytes = kv_bytes * _layer_kv_bytes(_deployment(folder, hardware, model))
-    return pd.DataFrame({"kv_bytes": kv_bytes, "seconds": table.time_us / 1e6})
-
-
-_HEAD_SIZE = 128  # of the tables of single kernels
-
-
-def _prefills(folder: Path, hardware: Hardware, model: str | None) -> pd.DataFrame:
-    """Measured attention of chunks: tokens, flop, row_bytes, seconds."""
-    if find_table(folder / "prefill_attention.csv"):
-        names = ("num_heads", "num_key_value_heads", "batch_size", "isl", "latency_ms")
-        table = read_table(folder / "prefill_attention.csv", names, positive=names[-1:])
-        rows = pd.DataFrame({"tokens": table.batch_size * table.isl, "length": table.isl})
-        rows["before"], rows["seconds"] = 0, table.latency_ms / 1e3
-        rows["width"] = _HEAD_SIZE * table.num_heads
-        rows["kv_width"] = _HEAD_SIZE * table.num_key_value_heads
-    else:
-        sizes = _deployment(folder, hardware, model).model
-        table = _attention(folder)
-        table = table[table.n_decode == 0]
-        rows = pd.DataFrame({"tokens": table.prefill_chunk, "length": table.prefill_chunk})
-        rows["before"], rows["seconds"] = table.kv_prefill, table.time_us / 1e6
-        rows["width"] = sizes.num_heads * sizes.head_size
-        rows["kv_width"] = sizes.num_kv_heads * sizes.head_size
-    rows["flop"] = 4 * rows.width * rows.tokens * (rows.before + (rows.length + 1) / 2)
-    rows["row_bytes"] = 4 * (rows.width + rows.kv_width) * rows.tokens
-    return rows
-
-
-def _mixed(folder: Path, hardware: Hardware, model: str | None) -> pd.DataFrame:
-    """Measured attention of a chunk beside decodes: kv_bytes of these, seconds, seconds_alone."""
-    table = _attention(folder)
-    chunks = table[table.n_decode == 0].drop(columns=["n_decode", "kv_decode"])
-    mixed = table[(table.n_decode > 0) & (table.prefill_chunk > 0)]
-    both = mixed.merge(chunks, on=["prefill_chunk", "kv_prefill"], suffixes=("", "_alone"))
-    kv_bytes = both.n_decode * both.kv_decode
-    return pd.DataFrame(
-        {
-            "kv_bytes": kv_bytes * _layer_kv_bytes(_deployment(folder, hardware, model)),
-            "seconds": both.time_us / 1e6,
-            "seconds_alone": both.time_us_alone / 1e6,
-        }
-    )
-
-
-def _attention(folder: Path) -> pd.DataFrame:
-    names = ("prefill_chunk", "kv_prefill", "n_decode", "kv_decode", "time_us")
-    return read_table(folder / "tp1_attention.csv", names, positive=names[-1:])
-
-
-def _deployment(folder: Path, hardware: Hardware, model: str | None) -> Deployment:
-    if model is None:
-        raise UserError(f"{folder}: its tables are of the layers of a model; name it with --model")
-    return Deployment(model=catalogue.load_model(model), hardware=hardware)
-
-
-def _layer_kv_bytes(deployment: Deployment) -> float:
-    return deployment.kv_bytes_per_token / deployment.model.num_layers

@@ -6,7 +6,8 @@ import numpy as np
 
 from sim.errors import UserError
 from sim.latency.linear import LinearLatency
-from sim.latency.timed_steps import Float64Array, MeasuredSteps, read_steps
+from sim.latency.model import Float64Array
+from sim.latency.timed_steps import MeasuredSteps, read_steps
 
 # Column of a step -> the constant that it is multiplied with.
 _CONSTANTS = {

@@ -1,11 +1,12 @@
 """Tables of measurements over a grid, interpolated."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
-Float64Array = npt.NDArray[np.float64]
+from sim.errors import UserError
+from sim.latency.model import Float64Array
 
 _NUM_TAIL = 8  # points that say how a line goes on beyond its end
 
@@ -80,6 +81,15 @@ def _filled(values: Float64Array, axis: Float64Array, is_outside_too: bool) -> F
         rise = (values[last] - values[known[-2]]) / (axis[last] - axis[known[-2]])
         filled[last + 1 :] += _up(rise) * (axis[last + 1 :] - axis[last])
     return filled
+
+
+def check_axes(grid: Grid, path: Path, columns: Sequence[str]) -> None:
+    """Raise UserError where a table says nothing of how times change along one of its axes."""
+    for axis, column in zip(grid.axes, columns, strict=True):
+        if len(axis) == 1:
+            raise UserError(
+                f"{path}, column {column!r}: {axis[0]:g} in all rows, expected several values"
+            )
 
 
 class Line:

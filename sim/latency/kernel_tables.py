@@ -12,13 +12,13 @@ from sim.catalogue.efficiency import Efficiency
 from sim.catalogue.model import DTYPES
 from sim.deployment import Deployment, Matrix
 from sim.errors import UserError
-from sim.latency.grid import Grid, Line
+from sim.latency.grid import Grid, Line, check_axes
 from sim.latency.model import Curve, Prefills
 from sim.latency.roofline import RooflineProducts
-from sim.measured_table import check_axes, read_table
+from sim.measured_table import read_table
 
 _DTYPES = {"bf16": ("bfloat16", 16), "fp8": ("fp8", 8)}  # arithmetic -> as the table calls it
-_HEAD_SIZE, _KV_BITS = 128, 16  # of the attention tables
+HEAD_SIZE, _KV_BITS = 128, 16  # of the attention tables
 
 
 class KernelProducts(RooflineProducts):
@@ -68,9 +68,9 @@ class KernelAttention:
 
     def __init__(self, folder: Path, deployment: Deployment, efficiency: Efficiency) -> None:
         model = deployment.model
-        if model.head_size != _HEAD_SIZE or model.num_window_layers:
+        if model.head_size != HEAD_SIZE or model.num_window_layers:
             raise UserError(
-                f"{folder}: its attention is of heads of {_HEAD_SIZE} that see the whole context, "
+                f"{folder}: its attention is of heads of {HEAD_SIZE} that see the whole context, "
                 f"{model.title} has others"
             )
         if DTYPES[deployment.kv_dtype] != _KV_BITS:

@@ -12,10 +12,10 @@ import pandas as pd
 from sim.catalogue.efficiency import Efficiency
 from sim.deployment import Deployment
 from sim.errors import UserError
-from sim.latency.grid import Float64Array, Grid, Line
-from sim.latency.model import Curve, Prefills, num_pairs
+from sim.latency.grid import Grid, Line, check_axes
+from sim.latency.model import Curve, Float64Array, Prefills, num_pairs
 from sim.latency.roofline import RooflineProducts, num_experts_touched
-from sim.measured_table import check_axes, read_table
+from sim.measured_table import read_table
 
 _ONCE_A_STEP = ("embedding", "final_layernorm")
 _TWICE_A_LAYER = ("layernorm",)  # listed once, it comes before attention and before the ffn

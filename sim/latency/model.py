@@ -6,11 +6,13 @@ from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from engine.scheduler import Step
 
 _FEW_STEPS = 24  # up to here numbers are faster than arrays
 
+Float64Array = npt.NDArray[np.float64]
 Prefills = list[tuple[int, int]]  # (num_tokens, context_tokens before them) of each chunk
 
 

@@ -14,10 +14,8 @@ import numpy.typing as npt
 
 from sim.errors import UserError
 from sim.latency.linear import num_decode_doublings
-from sim.latency.model import num_pairs
+from sim.latency.model import Float64Array, num_pairs
 from workloads.readers.csv_table import Column, read_csv_table
-
-Float64Array = npt.NDArray[np.float64]
 
 
 class TimedStep(NamedTuple):

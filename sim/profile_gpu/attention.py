@@ -8,8 +8,8 @@ from typing import NamedTuple
 import torch
 from torch.nn import functional
 
-from sim.profile_gpu.grid import AttentionPoint
 from sim.profile_gpu.kv_pool import AttentionBatch, KvPool, blocks_of
+from sim.profile_gpu.points import AttentionPoint
 from sim.profile_gpu.shard import Shard
 from sim.profile_gpu.tensors import Tensors, assert_equal, first_that_works
 from sim.profile_gpu.timing import Timer

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sim.catalogue import load_model
 from sim.errors import UserError
-from sim.profile_gpu.grid import grid_for
+from sim.profile_gpu.points import points_for
 from sim.profile_gpu.shard import shard_of
 from sim.progress import progress_bar
 from sim.run_folder import new_folder
@@ -42,7 +42,7 @@ def profile_gpu(
     torch = _find_torch(device)
     dtype = model.dtype if device == "cuda" else "float32"
     shard = shard_of(model, tensor_parallel_size, dtype)
-    grid = grid_for(model, max_tokens)
+    points = points_for(model, max_tokens)
 
     from sim.profile_gpu.measure import Bench, measure_shard, num_points
     from sim.profile_gpu.tensors import Tensors
@@ -50,9 +50,11 @@ def profile_gpu(
 
     tensors = Tensors(device, getattr(torch, dtype))
     with new_folder(out) as partial, progress_bar() as progress:
-        task = progress.add_task(model_name, total=num_points(shard, tensors, grid))
+        task = progress.add_task(model_name, total=num_points(shard, tensors, points))
         timer = CudaTimer() if device == "cuda" else CpuTimer()
-        profile = measure_shard(shard, grid, Bench(tensors, timer, lambda: progress.advance(task)))
+        profile = measure_shard(
+            shard, points, Bench(tensors, timer, lambda: progress.advance(task))
+        )
         about = {
             "model": model_name,
             "title": model.title,

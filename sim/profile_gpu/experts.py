@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn import functional
 
-from sim.profile_gpu.grid import ExpertPoint
 from sim.profile_gpu.layers import activation
+from sim.profile_gpu.points import ExpertPoint
 from sim.profile_gpu.shard import Shard
 from sim.profile_gpu.tensors import Tensors, assert_equal, first_that_works
 from sim.profile_gpu.timing import Call, Timer

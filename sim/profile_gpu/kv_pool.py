@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import torch
 
-from sim.profile_gpu.grid import AttentionPoint
+from sim.profile_gpu.points import AttentionPoint
 from sim.profile_gpu.shard import Shard
 from sim.profile_gpu.tensors import Tensors
 

@@ -1,4 +1,4 @@
-"""Times the operators of a shard over a grid."""
+"""Times the operators of a shard at many points."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -18,9 +18,9 @@ from sim.profile_gpu.experts import (
     expert_call,
     expert_layer,
 )
-from sim.profile_gpu.grid import AttentionPoint, ExpertPoint, Grid
 from sim.profile_gpu.kv_pool import KvPool, blocks_of
 from sim.profile_gpu.layers import Operator, dense_operators, fusing, sequence_operators
+from sim.profile_gpu.points import AttentionPoint, ExpertPoint, Points
 from sim.profile_gpu.shard import Shard
 from sim.profile_gpu.tensors import Tensors, unless_out_of_memory
 from sim.profile_gpu.timing import Call, Timer, num_copies
@@ -71,30 +71,30 @@ class Bench:
         return time_us
 
 
-def num_points(shard: Shard, tensors: Tensors, grid: Grid) -> int:
+def num_points(shard: Shard, tensors: Tensors, points: Points) -> int:
     """Points that `measure_shard` advances by."""
     fuse = fusing("cpu")[0]  # nothing is computed
-    num_dense = len(dense_operators(shard, tensors, fuse)) * len(grid.tokens)
-    num_sequence = len(sequence_operators(shard, tensors)) * len(grid.sequences)
-    return num_dense + num_sequence + len(grid.attention) + len(grid.experts)
+    num_dense = len(dense_operators(shard, tensors, fuse)) * len(points.tokens)
+    num_sequence = len(sequence_operators(shard, tensors)) * len(points.sequences)
+    return num_dense + num_sequence + len(points.attention) + len(points.experts)
 
 
-def measure_shard(shard: Shard, grid: Grid, bench: Bench) -> Profile:
-    """Time every operator of the shard at every point of the grid."""
+def measure_shard(shard: Shard, points: Points, bench: Bench) -> Profile:
+    """Time every operator of the shard at every point."""
     profile = Profile()
     with torch.inference_mode():
         fuse, profile.kernels["elementwise"] = fusing(bench.tensors.device)
         dense = dense_operators(shard, bench.tensors, fuse)
-        profile.add("dense", ["layer", "tokens"], _over_counts(dense, grid.tokens, bench))
+        profile.add("dense", ["layer", "tokens"], _over_counts(dense, points.tokens, bench))
         per_sequence = sequence_operators(shard, bench.tensors)
         profile.add(
             "per_sequence",
             ["layer", "sequences"],
-            _over_counts(per_sequence, grid.sequences, bench),
+            _over_counts(per_sequence, points.sequences, bench),
         )
-        if grid.experts:
-            _measure_experts(shard, grid.experts, bench, profile)
-        _measure_attention(shard, grid.attention, bench, profile)
+        if points.experts:
+            _measure_experts(shard, points.experts, bench, profile)
+        _measure_attention(shard, points.attention, bench, profile)
     return profile
 
 

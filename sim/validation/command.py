@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
-from rich.console import Console
 
 from sim.errors import UserError
 from sim.latency.build import build_latency
+from sim.progress import progress_bar
 from sim.run_folder import new_folder
 from sim.tables import print_table
 from sim.validation.case import Case, Point, count_reasons
@@ -138,13 +138,14 @@ def _predict(
     """The points with their scores, and those that are not covered with the reason."""
     scored: list[Scored] = []
     failed: list[tuple[Point, str]] = []
-    with Console(stderr=True).status(name) as status:
-        for point, outcome in zip(points, predict_all(points, times.latency), strict=True):
-            status.update(f"{name}: {len(scored) + len(failed) + 1} of {len(points)}")
-            if isinstance(outcome, UserError):
-                failed.append((point, str(outcome)))
-            else:
-                scored.append(outcome)
+    with progress_bar() as progress:
+        task = progress.add_task(name, total=len(points))
+        outcomes = predict_all(points, times.latency, lambda done: progress.advance(task, done))
+    for point, outcome in zip(points, outcomes, strict=True):
+        if isinstance(outcome, UserError):
+            failed.append((point, str(outcome)))
+        else:
+            scored.append(outcome)
     return scored, failed
 
 

@@ -1,11 +1,12 @@
 """Simulates the points of a case and scores them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from sim.build import build_config
 from sim.errors import UserError
-from sim.experiment import interrupts_held
+from sim.parallel import over_cores
 from sim.records import Records
 from sim.scenario import Scenario
 from sim.simulate import serve, simulate
@@ -57,20 +58,23 @@ def _mean_ttft_ns(records: Records) -> float:
     return float((requests["first_token_ns"] - requests["arrival_ns"]).mean())
 
 
-def predict_all(points: list[Point], latency: dict[str, Any]) -> Iterator[Scored | UserError]:
-    """All points over the cores, in order; a UserError in place of one that is not covered."""
-    import joblib  # slow to import
+def predict_all(
+    points: list[Point],
+    latency: dict[str, Any],
+    on_progress: Callable[[float], None] = lambda _: None,
+) -> list[Scored | UserError]:
+    """All points over the cores; a UserError in place of one that is not covered.
 
-    if len(points) == 1:
-        yield _predict(points[0], latency)
-        return
-    parallel = joblib.Parallel(n_jobs=-1, return_as="generator")
-    with interrupts_held():
-        outcomes = parallel(joblib.delayed(_predict)(point, latency) for point in points)
-    yield from outcomes
+    on_progress: told how many more points are done.
+    """
+    outcomes: dict[int, Scored | UserError] = {}
+    for place, outcome in over_cores(partial(_predict, latency), points):
+        on_progress(1)
+        outcomes[place] = outcome
+    return [outcomes[place] for place in range(len(points))]
 
 
-def _predict(point: Point, latency: dict[str, Any]) -> Scored | UserError:
+def _predict(latency: dict[str, Any], point: Point) -> Scored | UserError:
     try:
         return predict(point, latency)
     except UserError as error:

@@ -15,7 +15,7 @@ from sim.cli import main
 from sim.deployment import Deployment
 from sim.errors import UserError
 from sim.profile_gpu.command import profile_gpu
-from sim.profile_gpu.grid import AttentionPoint, ExpertPoint, Grid, grid_for, token_counts
+from sim.profile_gpu.points import AttentionPoint, ExpertPoint, Points, points_for, token_counts
 from sim.profile_gpu.shard import shard_of
 
 needs_torch = pytest.mark.skipif(
@@ -27,7 +27,7 @@ EXPERTS = replace(TOY, d_ff=48, num_experts=8, num_experts_per_token=2, qk_norm=
 PLAIN = replace(
     TOY, ffn="plain", num_learned_positions=64, biases=("qkv", "o", "ffn", "norm"), dtype="float16"
 )
-TINY = Grid(
+TINY = Points(
     tokens=[1, 3],
     sequences=[1, 2],
     attention=[
@@ -84,21 +84,21 @@ def test_tokens_are_dense_where_products_are_small():
 
 
 def test_grid_holds_pure_and_mixed_batches():
-    grid = grid_for(TOY, 2048)
-    assert grid.sequences == token_counts(256)
-    assert grid.experts == []
-    assert len(set(grid.attention)) == len(grid.attention) == 9 * 11 + 8 * 12 + 8 * 7 * 5 * 6
+    points = points_for(TOY, 2048)
+    assert points.sequences == token_counts(256)
+    assert points.experts == []
+    assert len(set(points.attention)) == len(points.attention) == 9 * 11 + 8 * 12 + 8 * 7 * 5 * 6
     for point in [(0, 0, 256, 16384), (16, 0, 0, 0), (2048, 16384, 0, 0), (512, 64, 16, 1024)]:
-        assert AttentionPoint(*point) in grid.attention
+        assert AttentionPoint(*point) in points.attention
 
 
 def test_grid_of_short_steps_has_no_prompts():
-    assert {point.prefill_chunk for point in grid_for(TOY, 15).attention} == {0}
+    assert {point.prefill_chunk for point in points_for(TOY, 15).attention} == {0}
 
 
 def test_experts_are_activated_by_as_many_as_the_tokens_allow():
     model = replace(EXPERTS, num_experts=12, num_experts_per_token=2)
-    points = grid_for(model, 8).experts
+    points = points_for(model, 8).experts
     assert points == [
         (1, 2),
         *((2, n) for n in (2, 4)),
@@ -219,22 +219,24 @@ def test_timed_experts_are_the_experts(bench, name, ffn, copy):
 def test_every_point_has_a_time(bench, model: Model, kind):
     from sim.profile_gpu.measure import measure_shard, num_points
 
-    grid = TINY if model.num_experts else replace(TINY, experts=[])
+    points = TINY if model.num_experts else replace(TINY, experts=[])
     shard = shard_of(model, 2, "float32")
-    profile = measure_shard(shard, grid, bench)
+    profile = measure_shard(shard, points, bench)
     tables = profile.tables
-    dense = [(layer, n) for layer in [*LAYERS[kind], "final_layernorm"] for n in grid.tokens]
+    dense = [(layer, n) for layer in [*LAYERS[kind], "final_layernorm"] for n in points.tokens]
     assert [(*row,) for row in tables["dense"][["layer", "tokens"]].to_numpy()] == dense
-    per_sequence = [(layer, n) for layer in ("lm_head", "sampler") for n in grid.sequences]
+    per_sequence = [(layer, n) for layer in ("lm_head", "sampler") for n in points.sequences]
     rows = tables["per_sequence"][["layer", "sequences"]].to_numpy()
     assert [(*row,) for row in rows] == per_sequence
-    assert [*tables["attention"].drop(columns="time_us").itertuples(index=False)] == grid.attention
-    if grid.experts:
-        assert [*tables["moe"].drop(columns="time_us").itertuples(index=False)] == grid.experts
+    assert [
+        *tables["attention"].drop(columns="time_us").itertuples(index=False)
+    ] == points.attention
+    if points.experts:
+        assert [*tables["moe"].drop(columns="time_us").itertuples(index=False)] == points.experts
     assert all((table["time_us"] > 0).all() for table in tables.values())
     assert set(profile.left_out.values()) == {0}
     total = sum(len(table) for table in tables.values())
-    assert len(bench.done) == total == num_points(shard, bench.tensors, grid)
+    assert len(bench.done) == total == num_points(shard, bench.tensors, points)
 
 
 def test_points_without_memory_are_left_out_and_counted(bench, one_thread, monkeypatch):
@@ -287,7 +289,7 @@ def test_kernels_that_fail_are_passed_over(one_thread, capsys):
 
 
 def test_command_writes_the_tables(one_thread, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("sim.profile_gpu.command.grid_for", lambda *_: replace(TINY, experts=[]))
+    monkeypatch.setattr("sim.profile_gpu.command.points_for", lambda *_: replace(TINY, experts=[]))
     out = tmp_path / "new" / "toy"
     args = ["profile-gpu", "toy", "--device", "cpu", "--tp", "2", "--out", str(out)]
     monkeypatch.setattr(sys, "argv", ["kvsim", *args])

@@ -12,7 +12,7 @@ from sim.catalogue import common_efficiency, load_efficiency, load_hardware, loa
 from sim.deployment import Deployment
 from sim.errors import UserError
 from sim.fit_roofline.command import print_efficiency, toml_values
-from sim.fit_roofline.fit import Fit, fit_efficiency
+from sim.fit_roofline.fit import RooflineFit, fit_efficiency
 from sim.latency.model import num_pairs
 
 GPU = load_hardware("h100-80gb")
@@ -82,7 +82,7 @@ def layer_tables() -> dict[str, str]:
 def fitted(tmp_path):
     """Fits tables: `fitted({"gemm.csv": "..."}, {"tp1_dense.csv": "..."})`, a folder each."""
 
-    def fit(*tables: dict[str, str], model: str | None = None) -> dict[str, Fit]:
+    def fit(*tables: dict[str, str], model: str | None = None) -> dict[str, RooflineFit]:
         folders = []
         for number, texts in enumerate(tables):
             folder = tmp_path / f"tables-{number}"
@@ -106,7 +106,7 @@ ATTENTION = {
 MIXED = {"decodes beside chunks": {"mixed_attention_bandwidth": 0.3}}
 
 
-def constants(fits: dict[str, Fit]) -> dict[str, dict[str, float]]:
+def constants(fits: dict[str, RooflineFit]) -> dict[str, dict[str, float]]:
     return {name: fit.constants for name, fit in fits.items()}
 
 

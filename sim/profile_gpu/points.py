@@ -47,7 +47,7 @@ class ExpertPoint(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Grid:
+class Points:
     """Where the operators of a model are timed.
 
     tokens: of a step. sequences: of a step that are sampled from. experts: none without experts.
@@ -59,10 +59,10 @@ class Grid:
     experts: list[ExpertPoint]
 
 
-def grid_for(model: Model, max_tokens: int) -> Grid:
-    """The grid of steps of up to max_tokens tokens."""
+def points_for(model: Model, max_tokens: int) -> Points:
+    """The points for steps of up to max_tokens tokens."""
     most_sequences = min(_MOST_SEQUENCES, max_tokens)
-    return Grid(
+    return Points(
         tokens=token_counts(max_tokens),
         sequences=token_counts(most_sequences),
         attention=_attention_points(max_tokens, most_sequences),

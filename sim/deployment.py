@@ -144,8 +144,8 @@ class Deployment:
     def _ffn(self) -> Iterator[Matrix]:
         model = self.model
         d_ff = -(-model.d_ff // self.tensor_parallel_size)
-        num_up = 2 if model.ffn == "gated" else 1
-        yield self._layer_matrix("gate_up_proj", model.d_model, num_up * d_ff, is_ffn=True)
+        d_up = model.num_up_matrices * d_ff
+        yield self._layer_matrix("gate_up_proj", model.d_model, d_up, is_ffn=True)
         yield self._layer_matrix("down_proj", d_ff, model.d_model, is_ffn=True)
 
     def _layer_matrix(self, name: str, k: int, n: int, *, is_ffn: bool = False) -> Matrix:

@@ -92,8 +92,7 @@ def activation_peak_bytes(
     """Most memory that the largest step needs on one GPU: its forward pass, or its sampling."""
     model, num_gpus = deployment.model, deployment.tensor_parallel_size
     qkv = deployment.layer_matrices[0].n
-    num_up = 2 if model.ffn == "gated" else 1
-    ffn = (num_up + 1) * model.d_ff * max(model.num_experts_per_token, 1) / num_gpus
+    ffn = (model.num_up_matrices + 1) * model.d_ff * max(model.num_experts_per_token, 1) / num_gpus
     width = 4 * model.d_model + qkv + ffn
     forward = max_num_batched_tokens * width * deployment.activation_bytes * _FORWARD_COPIES
     sampled = min(max_num_seqs, max_num_batched_tokens)

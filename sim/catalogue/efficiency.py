@@ -15,10 +15,13 @@ class Efficiency:
     flop, bandwidth: shares of peak FLOP/s and of memory bandwidth that matrix products reach, by
         type of arithmetic: bf16 and fp8; fp32, measured on no GPU, is taken to be as bf16.
     attention_flop: share of peak FLOP/s that attention of prefill chunks reaches.
+    attention_key_s: what attention of a chunk takes at least for each token of its context,
+        however few queries it has: a kernel goes through these keys one after the other.
     attention_bandwidth: share of bandwidth at which decodes read K/V in a step of decodes alone.
     mixed_attention_bandwidth: the same beside prefill chunks, whose kernel suits decodes less.
     kernel_s: what every product, norm and other small operator of a layer costs besides, in s.
-    attention_s: the same for the attention of a layer.
+    attention_s: the same for the attention of a layer in a step of decodes alone.
+    prefill_attention_s: the same in a step with prefill chunks.
     allreduce_s: what an all-reduce costs before any byte, in seconds.
     allreduce_bandwidth: share of the interconnect's bandwidth that it reaches.
     """
@@ -27,10 +30,12 @@ class Efficiency:
     flop: dict[str, float]
     bandwidth: dict[str, float]
     attention_flop: float
+    attention_key_s: float
     attention_bandwidth: float
     mixed_attention_bandwidth: float
     kernel_s: float
     attention_s: float
+    prefill_attention_s: float
     allreduce_s: float
     allreduce_bandwidth: float
 

@@ -61,9 +61,14 @@ class Model:
         )
 
     @property
+    def num_up_matrices(self) -> int:
+        """Matrices of a feed-forward network before its activation; one more comes after."""
+        return 2 if self.ffn == "gated" else 1
+
+    @property
     def expert_parameters(self) -> int:
         """Weights of one feed-forward network, of one expert of one layer where there are some."""
-        return self.d_model * self.d_ff * (3 if self.ffn == "gated" else 2)
+        return self.d_model * self.d_ff * (self.num_up_matrices + 1)
 
     @property
     def ffn_parameters(self) -> int:
@@ -96,7 +101,7 @@ class Model:
 
     @property
     def _bias_parameters(self) -> int:
-        num_up = 2 if self.ffn == "gated" else 1
+        num_up = self.num_up_matrices
         sizes = {
             "qkv": self.head_size * (self.num_layers * self.num_heads + 2 * self.kv_heads),
             "o": self.num_layers * self.d_model,

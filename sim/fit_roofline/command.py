@@ -2,24 +2,25 @@
 
 from pathlib import Path
 
-from sim.fit_roofline.fit import RooflineFit, fit_efficiency
+from sim.fit_roofline.fit import RooflineFit, fit_roofline
 
 
 def print_efficiency(hardware: str, folders: list[Path], model: str | None) -> None:
     """Print an entry of efficiency.toml. Raises UserError for what is unknown or missing."""
-    fits = fit_efficiency(hardware, folders, model)
+    fits = fit_roofline(hardware, folders, model)
     print(f"[measured.{hardware}]")
     print(f'source = "fitted on {" and ".join(folder.name for folder in folders)}"')
     for name, value in toml_values(fits).items():
         print(f"{name} = {value}")
-    for name, fit in fits.items():
+    for fit in fits:
+        what = f"{fit.what}, {fit.arithmetic}" if fit.arithmetic else fit.what
         print(
-            f"# {name}: off by {fit.median_error:.0%} in the median, {fit.p90_error:.0%} at the "
+            f"# {what}: off by {fit.median_error:.0%} in the median, {fit.p90_error:.0%} at the "
             f"90th percentile of {fit.num_rows} rows"
         )
 
 
-def toml_values(fits: dict[str, RooflineFit]) -> dict[str, str]:
+def toml_values(fits: list[RooflineFit]) -> dict[str, str]:
     """Key -> value of an entry, to three digits; flop and bandwidth are tables by arithmetic.
 
     kernel_s is that of bf16: what fp8 products were measured to cost besides has the scaling of the
@@ -27,13 +28,13 @@ def toml_values(fits: dict[str, RooflineFit]) -> dict[str, str]:
     """
     tables: dict[str, dict[str, str]] = {"flop": {}, "bandwidth": {}}
     values: dict[str, str] = {}
-    for name, fit in fits.items():
+    for fit in fits:
         for key, number in fit.constants.items():
             text = f"{number:.3g}"
             if key in tables:
-                tables[key][name.rpartition(" ")[2]] = text
-            else:
-                values.setdefault(key, text)  # kernel_s: bf16 comes first
+                tables[key][fit.arithmetic] = text
+            elif fit.arithmetic != "fp8":
+                values[key] = text
     shares = {
         key: "{" + ", ".join(f"{kind} = {text}" for kind, text in table.items()) + "}"
         for key, table in tables.items()

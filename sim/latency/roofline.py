@@ -34,7 +34,8 @@ class RooflineProducts:
         # Read and written for each token and layer: two norms with the residual added, queries and
         # keys rotated, what lies between the halves of the feed-forward network (a GPU's share).
         d_ff = model.d_ff / deployment.tensor_parallel_size
-        widths = 8 * model.d_model + 3 * d_ff * max(model.num_experts_per_token, 1)
+        d_between = (model.num_up_matrices + 1) * d_ff * max(model.num_experts_per_token, 1)
+        widths = 8 * model.d_model + d_between
         between_bytes = model.num_layers * widths * deployment.activation_bytes
         self._between_s = model.num_layers * _NUM_ELEMENTWISE * efficiency.kernel_s
         share = efficiency.bandwidth_share(deployment.activation_arithmetic)
@@ -114,17 +115,19 @@ class RooflineAttention:
         num_heads = model.num_layers * model.num_heads / deployment.tensor_parallel_size
         row_bytes = 2 * num_heads * model.head_size * deployment.activation_bytes + kv_bytes
         self._row_s = row_bytes / (bandwidth * efficiency.bandwidth_share(arithmetic))
-        self._kernels_s = model.num_layers * efficiency.attention_s
+        self._key_s = model.num_layers * efficiency.attention_key_s
+        self._decode_kernels_s = model.num_layers * efficiency.attention_s
+        self._prefill_kernels_s = model.num_layers * efficiency.prefill_attention_s
 
     def decode_curve(self, num_decodes: int) -> Curve:
         """See Attention."""
         if not self._window_share:
-            return Curve.line(self._kernels_s, self._decode_s)
+            return Curve.line(self._decode_kernels_s, self._decode_s)
         knot = float(num_decodes * self._window)
         beyond_s = self._decode_s * (1 - self._window_share)
         return Curve(
             [0.0, knot],
-            [self._kernels_s, self._kernels_s + knot * self._decode_s],
+            [self._decode_kernels_s, self._decode_kernels_s + knot * self._decode_s],
             [self._decode_s, beyond_s],
         )
 
@@ -133,10 +136,14 @@ class RooflineAttention:
         share, window = self._window_share, self._window
         num_read = (1 - share) * decode_context_tokens
         num_read += share * min(decode_context_tokens, num_decodes * window)
-        seconds = self._kernels_s + num_read * self._mixed_decode_s
-        for num_tokens, context in prefills:
-            pairs = (1 - share) * num_pairs(num_tokens, context)
-            if share:
-                pairs += share * num_pairs(num_tokens, context, window)
-            seconds += pairs * self._pair_s + num_tokens * self._row_s
-        return seconds
+        seconds = self._prefill_kernels_s + num_read * self._mixed_decode_s
+        seconds += sum(num_tokens for num_tokens, _ in prefills) * self._row_s
+        seconds += (1 - share) * self._chunks_s(prefills, None)
+        return seconds + (share * self._chunks_s(prefills, window) if share else 0)
+
+    def _chunks_s(self, prefills: Prefills, window: int | None) -> float:
+        """The arithmetic of all chunks, or one's way through its context if that takes longer."""
+        pairs = sum(num_pairs(num_tokens, context, window) for num_tokens, context in prefills)
+        longest = max(context for _, context in prefills)
+        num_keys = longest if window is None else min(longest, window)
+        return max(pairs * self._pair_s, num_keys * self._key_s)

@@ -3,12 +3,23 @@
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
 import pandas as pd
 
 from sim.scenario import Scenario
 from workloads import Workload
+
+
+class MeasuredBy(Enum):
+    """Who took the times, and of what kind of engine as far as that is recorded."""
+
+    ENGINE = "the engine"
+    ASYNC_ENGINE = "an engine that schedules asynchronously"
+    CLIENT_OF_SYNC_SERVER = "a client of a server that schedules synchronously"
+    CLIENT_OF_ASYNC_SERVER = "a client of a server that schedules asynchronously"
+    OFFLINE = "a program that runs a batch without a server"
 
 
 def count_reasons(reasons: Iterable[str]) -> list[str]:
@@ -41,9 +52,6 @@ class Case:
     """The runs of one folder.
 
     kind: in words.
-    measured_by: who took the times: `client of a synchronous server`, or of an asynchronous one;
-        the `engine`, or `asynchronous engine` where it is recorded that it schedules so; `offline`
-        for a batch without a server.
     assumptions: what the folder does not say, and is taken to be.
     is_gpu_known: whether step times can be had from the catalogue.
     skipped: rows that are not simulated, with the reason.
@@ -52,7 +60,7 @@ class Case:
 
     name: str
     kind: str
-    measured_by: str
+    measured_by: MeasuredBy
     points: list[Point]
     is_gpu_known: bool = True
     assumptions: list[str] = field(default_factory=list)

@@ -43,101 +43,127 @@ _IN_WORDS = {
 }
 
 
-def read_settings(path: Path) -> dict[str, Any]:
+class Settings:
+    """What engine.json says of a run; the folder's name says the rest.
+
+    values: the settings that are read, by their names there.
+
+    Raises UserError for a file that is missing or damaged, and for what is not modelled.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.values = _read(folder / "engine.json")
+        self._folder = folder
+        replicas = self.values.get("data_parallel_size", 1)
+        if replicas != 1:
+            raise UserError(f"{folder}: data_parallel_size is {replicas}; one replica is modelled")
+        if not self.values.get("chunked_prefill", True):
+            raise UserError(f"{folder}: chunked_prefill is false; prefills in chunks are modelled")
+
+    @property
+    def block_size(self) -> int:
+        """Tokens in a block."""
+        return int(self.values.get("block_size", 16))
+
+    @property
+    def is_on_cpu(self) -> bool:
+        """Whether no GPU was at work."""
+        return "CPU" in str(self.values.get("vllm", ""))
+
+    @property
+    def is_async(self) -> bool | None:
+        """Whether the engine schedules asynchronously; None where it is not recorded."""
+        scheduler = self.values.get("scheduler", {})
+        recorded: bool | None = self.values.get(
+            "async_scheduling", scheduler.get("async_scheduling")
+        )
+        return recorded
+
+    def scenario(self, longest: int) -> tuple[Scenario, list[str]]:
+        """The scenario of the run, and what is assumed where nothing is said.
+
+        longest: tokens of a request, prompt and output.
+        """
+        values, named = self.values, self._named()
+        engine, assumptions = self._engine(longest)
+        data = {
+            "name": "validation",
+            "hardware": named.hardware,
+            "model": named.model,
+            "deployment": {
+                "tensor_parallel_size": values.get("tensor_parallel_size", 1),
+                "dtype": values.get("dtype", "auto"),
+                "quantization": named.quantization,
+                "kv_cache_dtype": values.get("kv_cache_dtype", "auto"),
+                "gpu_memory_utilization": values.get("gpu_memory_utilization", 0.9),
+            },
+            "engine": engine,
+            "workload": {"trace": str(self._folder / "requests.csv")},
+        }
+        return validated(data, str(self._folder / "engine.json")), assumptions
+
+    def _engine(self, longest: int) -> tuple[dict[str, Any], list[str]]:
+        values, assumptions = self.values, []
+        version = str(values.get("engine_version") or values.get("vllm", "0.32")).split()[0]
+        is_async = self.is_async
+        if is_async is None:
+            is_async = self._rules(version) >= _ASYNC_SINCE
+            assumptions.append(
+                f"async_scheduling {str(is_async).lower()}, as vLLM {version} has it"
+            )
+        if num_gpu_blocks := values.get("num_gpu_blocks"):
+            num_blocks = num_gpu_blocks - 1  # one is vLLM's null block
+        else:
+            num_blocks = values.get("num_blocks", "auto")
+        if num_blocks == "auto":
+            assumptions.append("number of KV blocks as vLLM would find it")
+        is_caching = values.get("prefix_caching", values.get("enable_prefix_caching", True))
+        engine = {
+            "block_size": self.block_size,
+            "num_blocks": num_blocks,
+            "max_num_seqs": values.get("max_num_seqs", 256),
+            "max_num_batched_tokens": values.get("max_num_batched_tokens", 2048),
+            "max_model_len": values.get("max_model_len") or longest + 1,
+            "enable_prefix_caching": is_caching,
+            "async_scheduling": is_async,
+            "policy": values.get("scheduler", {}).get("policy", "fcfs"),
+            "vllm_version": version,
+        }
+        return engine, assumptions
+
+    def _rules(self, version: str) -> tuple[int, int]:
+        try:
+            return EngineConfig(vllm_version=version).rules
+        except ConfigError as error:
+            raise UserError(f"{self._folder / 'engine.json'}: {error}") from None
+
+    def _named(self) -> Named:
+        """GPU and model."""
+        if self.is_on_cpu:  # of no matter, for step times are fitted
+            return Named("a100-80gb", "toy", "auto")
+        named = parse_folder_name(self._folder.name)
+        if "model" not in self.values:
+            return named
+        model = catalogue.find_model(self.values["model"])
+        if named.model not in (None, model):
+            raise UserError(
+                f"{self._folder / 'engine.json'}: model: got {self.values['model']}, "
+                f"but the folder's name says {named.model}"
+            )
+        return named._replace(model=model)
+
+
+def _read(path: Path) -> dict[str, Any]:
     try:
-        settings = json.loads(path.read_text("utf-8"))
+        values = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or f"not JSON: {error}"
         raise UserError(f"{path}: {reason.lower()}") from None
-    if not isinstance(settings, dict):
+    if not isinstance(values, dict):
         raise UserError(f"{path}: expected an object of settings")
     for name, kind in _SETTINGS.items():
-        value = settings.get(name)
+        value = values.get(name)
         is_right = type(value) is kind and (type(value) is not int or value >= 1)
         if value is not None and not is_right:
             raise UserError(f"{path}: {name}: got {value!r}, expected {_IN_WORDS[kind]}")
-    return {name: value for name, value in settings.items() if value is not None}
-
-
-def _scenario(
-    folder: Path, settings: dict[str, Any], requests: pd.DataFrame
-) -> tuple[Scenario, list[str]]:
-    """The settings of the run, and what they do not say."""
-    assumptions = []
-    version = str(settings.get("engine_version") or settings.get("vllm", "0.32")).split()[0]
-    is_async = _is_async(settings)
-    if is_async is None:
-        is_async = _rules(version, folder) >= _ASYNC_SINCE
-        assumptions.append(f"async_scheduling {str(is_async).lower()}, as vLLM {version} has it")
-    longest = int((requests["prompt_tokens"] + requests["output_tokens"]).max())
-    engine = {
-        "block_size": settings.get("block_size", 16),
-        "max_num_seqs": settings.get("max_num_seqs", 256),
-        "max_num_batched_tokens": settings.get("max_num_batched_tokens", 2048),
-        "max_model_len": settings.get("max_model_len") or longest + 1,
-        "enable_prefix_caching": settings.get(
-            "prefix_caching", settings.get("enable_prefix_caching", True)
-        ),
-        "async_scheduling": is_async,
-        "policy": settings.get("scheduler", {}).get("policy", "fcfs"),
-        "vllm_version": version,
-    }
-    if settings.get("num_gpu_blocks"):
-        engine["num_blocks"] = settings["num_gpu_blocks"] - 1  # one is vLLM's null block
-    elif settings.get("num_blocks"):
-        engine["num_blocks"] = settings["num_blocks"]
-    else:
-        engine["num_blocks"] = "auto"
-        assumptions.append("number of KV blocks as vLLM would find it")
-    named = _named(folder, settings)
-    data = {
-        "name": "validation",
-        "hardware": named.hardware,
-        "model": named.model,
-        "deployment": {
-            "tensor_parallel_size": settings.get("tensor_parallel_size", 1),
-            "dtype": settings.get("dtype", "auto"),
-            "quantization": named.quantization,
-            "kv_cache_dtype": settings.get("kv_cache_dtype", "auto"),
-            "gpu_memory_utilization": settings.get("gpu_memory_utilization", 0.9),
-        },
-        "engine": engine,
-        "workload": {"trace": str(folder / "requests.csv")},
-    }
-    return validated(data, str(folder / "engine.json")), assumptions
-
-
-def _is_on_cpu(settings: dict[str, Any]) -> bool:
-    return "CPU" in str(settings.get("vllm", ""))
-
-
-def _is_async(settings: dict[str, Any]) -> bool | None:
-    """Whether the engine schedules asynchronously; None where it is not recorded."""
-    scheduler = settings.get("scheduler", {})
-    is_async: bool | None = settings.get("async_scheduling", scheduler.get("async_scheduling"))
-    return is_async
-
-
-def _rules(version: str, folder: Path) -> tuple[int, int]:
-    try:
-        return EngineConfig(vllm_version=version).rules
-    except ConfigError as error:
-        raise UserError(f"{folder / 'engine.json'}: {error}") from None
-
-
-def _named(folder: Path, settings: dict[str, Any]) -> Named:
-    """GPU and model; of no matter where step times are fitted, as on a CPU."""
-    if _is_on_cpu(settings):
-        return Named("a100-80gb", "toy", "auto")
-    named = parse_folder_name(folder.name)
-    if "model" not in settings:
-        return named
-    model = catalogue.find_model(settings["model"])
-    if named.model not in (None, model):
-        raise UserError(
-            f"{folder / 'engine.json'}: model: got {settings['model']}, "
-            f"but the folder's name says {named.model}"
-        )
-    return named._replace(model=model)
-
-
+    return {name: value for name, value in values.items() if value is not None}

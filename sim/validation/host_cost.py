@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from sim.validation.case import MeasuredBy
+
 
 class HostCost(NamedTuple):
     """Seconds a step, and for each of its decodes and prefill chunks; and the source of both.
@@ -28,23 +30,24 @@ def _fitted(overhead_s: float, per_sequence_s: float, case: str, num_rows: int) 
 
 # Who measured -> the cost. Clients of a server wait for its work on every sequence too.
 _KNOWN = {
-    "asynchronous engine": HostCost(
+    MeasuredBy.ENGINE: ASSUMED,
+    MeasuredBy.ASYNC_ENGINE: HostCost(
         0.0, 0.0, "with asynchronous scheduling the host works while the GPU does"
     ),
-    "client of a synchronous server": _fitted(
+    MeasuredBy.CLIENT_OF_SYNC_SERVER: _fitted(
         0.00162, 0.0000166, "h100-64gb-llama-3.1-8b-burst", 21
     ),
-    "client of an asynchronous server": _fitted(
-        0.000815, 0.000037, "h100-llama-70b-fp8-closedloop", 42
+    MeasuredBy.CLIENT_OF_ASYNC_SERVER: _fitted(
+        0.000814, 0.000037, "h100-llama-70b-fp8-closedloop", 42
     ),
-    "offline": _fitted(0.00199, 0.0000773, "h100-static-batch", 365),
+    MeasuredBy.OFFLINE: _fitted(0.00199, 0.0000773, "h100-static-batch", 365),
 }
 # What the library of kernels leaves out besides, sampling for one, is in the fit with it.
 _SILICON = _fitted(0.00127, 0.00003, "h100-llama-70b-fp8-closedloop", 42)
 
 
-def default_host_cost(measured_by: str, latency_kind: str) -> HostCost:
-    """The cost for times taken as `sim.validation.case.Case.measured_by` says."""
-    if (measured_by, latency_kind) == ("client of an asynchronous server", "silicon"):
+def default_host_cost(measured_by: MeasuredBy, latency_kind: str) -> HostCost:
+    """The cost for times that were taken so."""
+    if (measured_by, latency_kind) == (MeasuredBy.CLIENT_OF_ASYNC_SERVER, "silicon"):
         return _SILICON
-    return _KNOWN.get(measured_by, ASSUMED)
+    return _KNOWN[measured_by]

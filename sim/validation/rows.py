@@ -11,7 +11,7 @@ from sim.errors import UserError
 from sim.measured_table import read_table
 from sim.scenario import Scenario
 from sim.scenario.file import validated
-from sim.validation.case import Case, Point, count_reasons
+from sim.validation.case import Case, MeasuredBy, Point, count_reasons
 from sim.validation.folder_name import Named, parse_folder_name
 
 
@@ -27,7 +27,7 @@ class Kind(NamedTuple):
     name: str
     columns: tuple[str, ...]
     optional: tuple[str, ...]
-    measured_by: str
+    measured_by: MeasuredBy
     point: Callable[[Any, dict[str, Any]], Point]
     assumptions: tuple[str, ...]
 
@@ -205,7 +205,7 @@ KINDS = (
         "closed loop",
         ("tp", "isl", "osl", "concurrency", "ttft_ms", "tpot_ms"),
         ("measured", "backend_version"),
-        "client of an asynchronous server",
+        MeasuredBy.CLIENT_OF_ASYNC_SERVER,
         _closed_loop,
         (
             "all clients start at once, 10 requests for each; TTFT and TPOT are means",
@@ -223,7 +223,7 @@ KINDS = (
             *(f"{n}_{part}_ms" for n in ("ttft", "tpot", "itl") for part in ("mean", "p50", "p99")),
         ),
         ("num_kv_tokens", "tp"),
-        "client of a synchronous server",
+        MeasuredBy.CLIENT_OF_SYNC_SERVER,
         _burst,
         ("vLLM 0.8.5: 2048 tokens a step, synchronous scheduling, no prefix caching",),
     ),
@@ -231,7 +231,7 @@ KINDS = (
         "static batch",
         ("model", "tp", "input_len", "output_len", "batch_size", "latency_s"),
         (),
-        "offline",
+        MeasuredBy.OFFLINE,
         _static_batch,
         (
             "vLLM 0.5.3 is simulated by the V1 scheduler, a step with 4096 tokens or one sequence; "

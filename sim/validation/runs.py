@@ -2,20 +2,15 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from engine.config import ConfigError, EngineConfig
-from sim import catalogue
 from sim.errors import UserError
 from sim.measured_table import read_table
 from sim.metrics import distribution
-from sim.scenario import Scenario
-from sim.scenario.file import validated
-from sim.validation.case import Case, Point
-from sim.validation.folder_name import Named, parse_folder_name
+from sim.validation.case import Case, MeasuredBy, Point
+from sim.validation.engine_json import Settings
 from sim.validation.score import relative_errors
 from workloads import Workload
 
@@ -34,43 +29,42 @@ def read_run(folder: Path) -> Case:
 
     Raises UserError for files that are missing or damaged, and for what is not modelled.
     """
-    settings = _read_json(folder / "engine.json")
-    replicas = settings.get("data_parallel_size", 1)
-    if replicas != 1:
-        raise UserError(f"{folder}: data_parallel_size is {replicas}; one replica is modelled")
-    if not settings.get("chunked_prefill", True):
-        raise UserError(f"{folder}: chunked_prefill is false; prefills in chunks are modelled")
+    settings = Settings(folder)
     requests = read_table(folder / "requests.csv", _COLUMNS, optional=_OPTIONAL)
-    workload = _workload(folder, requests, settings.get("block_size", 16))
+    workload = _workload(folder, requests, settings.block_size)
     measured = _measured(folder, requests, workload)
-    scenario, assumptions = _scenario(folder, settings, requests)
-    num_output_tokens, span_s = requests["output_tokens"].sum(), requests["last_token_s"].max()
+    longest = int((requests["prompt_tokens"] + requests["output_tokens"]).max())
+    scenario, assumptions = settings.scenario(longest)
+    span_s = float(requests["last_token_s"].max())
+    tokens_per_s = float(requests["output_tokens"].sum()) / span_s
     point = Point(
         labels={},
         scenario=scenario,
         workload=workload,
-        measured={
-            **{
-                key: value
-                for name in ("ttft_s", "tpot_s", "e2e_s")
-                for key, value in distribution(
-                    name.removesuffix("_s"), measured[name].dropna().to_numpy() * 1e9
-                ).items()
-                if value is not None
-            },
-            "output_tokens_per_s": float(num_output_tokens / span_s),
-        },
+        measured={**_distributions(measured), "output_tokens_per_s": tokens_per_s},
         requests=measured,
     )
     return Case(
         name=folder.name,
         kind="recorded run",
-        measured_by="asynchronous engine" if _is_async(settings) else "engine",
+        measured_by=MeasuredBy.ASYNC_ENGINE if settings.is_async else MeasuredBy.ENGINE,
         points=[point],
         assumptions=assumptions,
-        is_gpu_known=not _is_on_cpu(settings),
+        is_gpu_known=not settings.is_on_cpu,
         peers=_peers(folder, measured, span_s),
     )
+
+
+def _distributions(seconds: pd.DataFrame) -> dict[str, float]:
+    """Means and percentiles of the columns ttft_s, tpot_s and e2e_s, by the names of metrics."""
+    return {
+        metric: value
+        for name in ("ttft", "tpot", "e2e")
+        for metric, value in distribution(
+            name, seconds[f"{name}_s"].dropna().to_numpy() * 1e9
+        ).items()
+        if value is not None
+    }
 
 
 def _measured(folder: Path, requests: pd.DataFrame, workload: Workload) -> pd.DataFrame:
@@ -167,15 +161,16 @@ def _peers(folder: Path, measured: pd.DataFrame, span_s: float) -> dict[str, dic
             raise UserError(
                 f"{path}: {len(predicted)} rows, expected {len(measured)}, one a request"
             )
-        errors: dict[str, float] = {"output_tokens_per_s": span_s / predicted["end_s"].max() - 1}
-        for metric in ("ttft", "tpot", "e2e"):
-            is_measured = measured[f"{metric}_s"].notna().to_numpy()  # no TPOT of a single token
-            ours = predicted[f"{metric}_ms"].to_numpy()[is_measured] / 1e3
-            theirs = measured[f"{metric}_s"].to_numpy()[is_measured]
-            errors |= relative_errors(
-                {k: v for k, v in distribution(metric, ours * 1e9).items() if v is not None},
-                {k: v for k, v in distribution(metric, theirs * 1e9).items() if v is not None},
-            )
-            errors[f"{metric}_mape"] = float(np.abs(ours / theirs - 1).mean())
-        peers[path.stem.removeprefix("peer_")] = errors
+        is_measured = measured.notna().to_numpy()  # no TPOT of a single token
+        ours = pd.DataFrame(
+            {f"{name}_s": predicted[f"{name}_ms"] / 1e3 for name in ("ttft", "tpot", "e2e")}
+        ).where(is_measured)
+        peers[path.stem.removeprefix("peer_")] = {
+            "output_tokens_per_s": span_s / predicted["end_s"].max() - 1,
+            **relative_errors(_distributions(ours), _distributions(measured)),
+            **{
+                f"{str(name).removesuffix('_s')}_mape": float(error)
+                for name, error in (ours / measured - 1).abs().mean().items()
+            },
+        }
     return peers

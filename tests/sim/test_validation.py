@@ -15,6 +15,7 @@ from sim.errors import UserError
 from sim.metrics import summarise
 from sim.scenario import Scenario
 from sim.simulate import serve, simulate
+from sim.validation.case import MeasuredBy
 from sim.validation.fit_host import fit_host_cost
 from sim.validation.folder_name import parse_folder_name
 from sim.validation.host_cost import ASSUMED, default_host_cost
@@ -544,8 +545,8 @@ def test_a_run_of_which_nothing_is_served_is_refused(run_folder):
 
 
 def test_a_host_that_works_beside_the_gpu_costs_nothing():
-    assert default_host_cost("asynchronous engine", "profile")[:2] == (0, 0)
-    assert default_host_cost("engine", "profile") is ASSUMED
+    assert default_host_cost(MeasuredBy.ASYNC_ENGINE, "profile")[:2] == (0, 0)
+    assert default_host_cost(MeasuredBy.ENGINE, "profile") is ASSUMED
 
 
 def test_without_a_kind_the_profile_beside_the_case_is_taken(tmp_path, run_folder):

@@ -1,7 +1,7 @@
 """Published serving results against the scenarios that redraw them: how far off are we?
 
 The published values, their sources and tolerances are in anchors.toml; docs/anchors.md has the
-results, and why some are outside. Takes minutes.
+results, and why some are outside. Takes some seconds.
 
     python -m benchmarks.anchors 9.3 9.4
     python -m benchmarks.anchors 9.2 --set latency.kind=silicon
@@ -100,7 +100,7 @@ def main(
     for entry, results in by_entry.items():
         print_table(results_table(entry, results))
         if entry in CHECKS:
-            print_table(checks_table(CHECKS[entry](_frame(results))))
+            print_table(checks_table(CHECKS[entry](frame_of(results))))
 
 
 def load_series() -> list[Series]:
@@ -163,7 +163,7 @@ def _results(series: Series, place: int, summary: dict[str, float]) -> list[Resu
     ]
 
 
-def _frame(results: list[Result]) -> pd.DataFrame:
+def frame_of(results: list[Result]) -> pd.DataFrame:
     """Columns series, at, metric, published, ours."""
     return pd.DataFrame(
         [(r.series.title, r.at, r.metric, r.published, r.ours) for r in results],

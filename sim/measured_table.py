@@ -9,7 +9,7 @@ import pandas as pd
 
 from sim.errors import UserError
 
-_TEXT = ("layer", "gemm_dtype", "model", "measured", "backend_version")
+_MOST = 1e9  # of any number: sums of them stay exact, and as many seconds are 32 years
 
 
 def find_table(path: Path) -> Path | None:
@@ -23,13 +23,16 @@ def find_table(path: Path) -> Path | None:
 def read_table(
     path: Path,
     columns: tuple[str, ...],
+    *,
     optional: tuple[str, ...] = (),
+    text: tuple[str, ...] = (),
     positive: tuple[str, ...] = (),
+    whole: tuple[str, ...] = (),
 ) -> pd.DataFrame:
     """The named columns of a CSV, plain or with .gz at the end of its name.
 
-    optional: columns that may be missing. All but those of `_TEXT` hold numbers, from 0, those of
-    `positive` above it; a cell of an optional one may be empty.
+    optional: columns that may be missing, and have empty cells. All but those of `text` hold
+    numbers, from 0; those of `positive` above it, those of `whole` without a fraction.
 
     Raises UserError for a file that is missing, or has other columns or values.
     """
@@ -37,7 +40,7 @@ def read_table(
     if found is None:
         raise UserError(f"{path}: no such file, nor one with .gz")
     try:
-        table = pd.read_csv(found, skipinitialspace=True, dtype=dict.fromkeys(_TEXT, str))
+        table = pd.read_csv(found, skipinitialspace=True, dtype=dict.fromkeys(text, str))
     except (OSError, ValueError, EOFError, zlib.error) as error:  # pandas' own are ValueErrors
         raise UserError(f"{found}: {' '.join(str(error).split())}") from None
     if not isinstance(table.index, pd.RangeIndex):  # pandas took the first column for names of rows
@@ -49,24 +52,18 @@ def read_table(
     present = [*columns, *(name for name in optional if name in table.columns)]
     for name in present:
         where = f"{found}, column {name!r}"
-        if name in _TEXT:
+        if name in text:
             _refuse(table[name], table[name].isna(), where, "text")
-        else:
-            table[name] = _numbers(
-                table[name], where, may_be_empty=name in optional, is_positive=name in positive
-            )
+            continue
+        numbers = pd.to_numeric(table[name], errors="coerce").astype(float)
+        is_good = numbers.between(0, _MOST) & ((numbers > 0) | (name not in positive))
+        is_good &= (numbers % 1 == 0) | (name not in whole)
+        is_good |= table[name].isna() & (name in optional)
+        kind = "a whole number" if name in whole else "a number"
+        bound = f"{'above' if name in positive else 'from'} 0, at most {_MOST:.0e}"
+        _refuse(table[name], ~is_good, where, f"{kind} {bound}")
+        table[name] = numbers
     return table[present]
-
-
-def _numbers(
-    column: "pd.Series[float]", where: str, *, may_be_empty: bool, is_positive: bool
-) -> "pd.Series[float]":
-    numbers = pd.to_numeric(column, errors="coerce").astype(float)
-    is_good = np.isfinite(numbers) & ((numbers > 0) if is_positive else (numbers >= 0))
-    if may_be_empty:
-        is_good |= column.isna()
-    _refuse(column, ~is_good, where, f"a number {'>' if is_positive else '>='} 0")
-    return numbers
 
 
 def _refuse(column: "pd.Series[Any]", is_bad: Any, where: str, expected: str) -> None:

@@ -17,14 +17,19 @@ def products(folder: Path, hardware: Hardware, model: str | None) -> pd.DataFram
     """Measured products: m, n, k, arithmetic, seconds."""
     if find_table(folder / "gemm.csv"):
         sizes = ("n", "k", "m", "latency_ms")
-        table = read_table(folder / "gemm.csv", ("gemm_dtype", *sizes), positive=sizes)
+        table = read_table(
+            folder / "gemm.csv", ("gemm_dtype", *sizes), text=("gemm_dtype",), positive=sizes
+        )
         arithmetic = table.gemm_dtype.map({"bfloat16": "bf16", "fp8": "fp8"})
         return table.assign(arithmetic=arithmetic, seconds=table.latency_ms / 1e3)
     if not find_table(folder / "tp1_dense.csv"):
         raise UserError(f"{folder}: no tables of products; expected gemm.csv or tp1_dense.csv")
     deployment = _deployment(folder, hardware, model)
     dense = read_table(
-        folder / "tp1_dense.csv", ("layer", "tokens", "time_us"), positive=("time_us",)
+        folder / "tp1_dense.csv",
+        ("layer", "tokens", "time_us"),
+        text=("layer",),
+        positive=("time_us",),
     )
     shapes = {matrix.name: (matrix.n, matrix.k) for matrix in deployment.layer_matrices}
     dense = dense[dense.layer.isin(shapes.keys())]

@@ -27,7 +27,9 @@ class KernelProducts(RooflineProducts):
     def __init__(self, folder: Path, deployment: Deployment, efficiency: Efficiency) -> None:
         super().__init__(deployment, efficiency)
         sizes = ("n", "k", "m", "latency_ms")
-        table = read_table(folder / "gemm.csv", ("gemm_dtype", *sizes), positive=sizes)
+        table = read_table(
+            folder / "gemm.csv", ("gemm_dtype", *sizes), text=("gemm_dtype",), positive=sizes
+        )
         self._lines: dict[Matrix, Line] = {}  # seconds by tokens
         for matrix in [*deployment.layer_matrices, deployment.output_matrix]:
             dtype, bits = _DTYPES.get(matrix.arithmetic, ("", 0))

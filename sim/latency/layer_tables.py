@@ -27,12 +27,12 @@ class LayerProducts:
     def __init__(self, folder: Path, deployment: Deployment) -> None:
         num_gpus, model = deployment.tensor_parallel_size, deployment.model
         path = folder / f"tp{num_gpus}_dense.csv"
-        dense = read_table(path, ("layer", "tokens", "time_us"))
+        dense = read_table(path, ("layer", "tokens", "time_us"), text=("layer",))
         matrices = [matrix.name for matrix in deployment.layer_matrices if matrix.name != "router"]
         _expect_layers(path, dense, matrices)
         self._layers = _operators(dense, "tokens", lambda name: _uses(name, model.num_layers))
         path = folder / f"tp{num_gpus}_per_sequence.csv"
-        per_row = read_table(path, ("layer", "sequences", "time_us"))
+        per_row = read_table(path, ("layer", "sequences", "time_us"), text=("layer",))
         _expect_layers(path, per_row, [deployment.output_matrix.name])
         self._rows = _operators(per_row, "sequences", lambda _: 1)
         self._model = model

@@ -48,6 +48,8 @@ def validate_cases(
     _refuse_other_folder(out)
     if fit_files and kind not in (None, "fitted"):
         raise UserError(f"--fit: expected --latency fitted, got {kind}")
+    if kind == "fitted" and not fit_files:
+        raise UserError("--latency fitted: give measured steps with --fit STEPS.csv")
     if host_cost_from and (fit_files or kind == "fitted"):
         raise UserError("--host-cost-from: fitted step times have the host's cost in them")
     with new_folder(out, replaces=True) as folder:
@@ -79,11 +81,17 @@ def _validate_all(
     host_cost = _fit_host(host_cost_from, kind) if host_cost_from else None
     done: list[Validated] = []
     mistakes: list[str] = []
-    for folder in (folder for path in paths for folder in _cases(path)):
+    for path in paths:
         try:
-            done.append(validate_case(folder, kind, fit_files, host_cost))
+            folders = _cases(path)
         except UserError as error:
             mistakes.append(str(error))
+            continue
+        for folder in folders:
+            try:
+                done.append(validate_case(folder, kind, fit_files, host_cost))
+            except UserError as error:
+                mistakes.append(str(error))
     return done, mistakes
 
 

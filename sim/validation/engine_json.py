@@ -9,7 +9,7 @@ from sim import catalogue
 from sim.errors import UserError
 from sim.scenario import Scenario
 from sim.scenario.file import validated
-from sim.validation.folder_name import Named, parse_folder_name
+from sim.validation.folder_name import QUANTIZED, Named, parse_folder_name, quantization_in
 
 _ASYNC_SINCE = (0, 14)  # versions of vLLM that schedule asynchronously unless told not to
 # Settings that are read -> the type that they must have, where they are not null.
@@ -18,6 +18,7 @@ _SETTINGS: dict[str, type] = {
     "vllm": str,
     "model": str,
     "dtype": str,
+    "quantization": str,
     "kv_cache_dtype": str,
     "tensor_parallel_size": int,
     "data_parallel_size": int,
@@ -34,6 +35,8 @@ _SETTINGS: dict[str, type] = {
     "async_scheduling": bool,
     "scheduler": dict,
 }
+# vLLM's names of number types -> those of a scenario, where they differ.
+_OUR_TYPES = {"half": "float16", "float": "float32", "fp8_e4m3": "fp8", "fp8_e5m2": "fp8"}
 _IN_WORDS = {
     str: "text",
     int: "a whole number from 1",
@@ -85,6 +88,7 @@ class Settings:
         longest: tokens of a request, prompt and output.
         """
         values, named = self.values, self._named()
+        dtype, kv_dtype = (values.get(name, "auto") for name in ("dtype", "kv_cache_dtype"))
         engine, assumptions = self._engine(longest)
         data = {
             "name": "validation",
@@ -92,9 +96,9 @@ class Settings:
             "model": named.model,
             "deployment": {
                 "tensor_parallel_size": values.get("tensor_parallel_size", 1),
-                "dtype": values.get("dtype", "auto"),
+                "dtype": _OUR_TYPES.get(dtype, dtype),
                 "quantization": named.quantization,
-                "kv_cache_dtype": values.get("kv_cache_dtype", "auto"),
+                "kv_cache_dtype": _OUR_TYPES.get(kv_dtype, kv_dtype),
                 "gpu_memory_utilization": values.get("gpu_memory_utilization", 0.9),
             },
             "engine": engine,
@@ -142,6 +146,15 @@ class Settings:
         if self.is_on_cpu:  # of no matter, for step times are fitted
             return Named("a100-80gb", "toy", "auto")
         named = parse_folder_name(self._folder.name)
+        said = [self.values[name] for name in ("quantization", "model") if name in self.values]
+        found = [word for word in map(quantization_in, said) if word != "auto"]
+        if named.quantization == "auto" and found:
+            named = named._replace(quantization=found[0])
+        if "quantization" in self.values and quantization_in(self.values["quantization"]) == "auto":
+            raise UserError(
+                f"{self._folder / 'engine.json'}: quantization: got "
+                f"{self.values['quantization']!r}, expected one of {', '.join(QUANTIZED)}"
+            )
         if "model" not in self.values:
             return named
         model = catalogue.find_model(self.values["model"])
@@ -156,13 +169,15 @@ class Settings:
 def _read(path: Path) -> dict[str, Any]:
     try:
         values = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         reason = getattr(error, "strerror", None) or f"not JSON: {error}"
         raise UserError(f"{path}: {reason.lower()}") from None
     if not isinstance(values, dict):
         raise UserError(f"{path}: expected an object of settings")
     for name, kind in _SETTINGS.items():
         value = values.get(name)
+        if kind is float and type(value) is int:
+            value = values[name] = float(value)
         is_right = type(value) is kind and (type(value) is not int or value >= 1)
         if value is not None and not is_right:
             raise UserError(f"{path}: {name}: got {value!r}, expected {_IN_WORDS[kind]}")

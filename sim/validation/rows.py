@@ -12,7 +12,7 @@ from sim.measured_table import read_table
 from sim.scenario import Scenario
 from sim.scenario.file import validated
 from sim.validation.case import Case, MeasuredBy, Point, count_reasons
-from sim.validation.folder_name import Named, parse_folder_name
+from sim.validation.folder_name import Named, parse_folder_name, quantization_in
 
 
 class Kind(NamedTuple):
@@ -32,6 +32,10 @@ class Kind(NamedTuple):
     assumptions: tuple[str, ...]
 
 
+_TEXT = ("model", "measured", "backend_version")
+_MOST = 1_000_000  # of any count: more than any server has of sequences, tokens or GPUs
+
+
 def is_table(folder: Path) -> bool:
     """Whether a folder holds a table of measured runs."""
     return (folder / "points.csv").is_file()
@@ -44,7 +48,8 @@ def read_rows(folder: Path) -> Case:
     named = parse_folder_name(folder.name)
     points: list[Point] = []
     failed: list[str] = []
-    for cells in read_table(path, kind.columns, kind.optional).to_dict("records"):
+    table = read_table(path, kind.columns, optional=kind.optional, text=_TEXT)
+    for cells in table.to_dict("records"):
         row = {str(name): value for name, value in cells.items()}
         try:
             points.append(_measured(kind.point(row, _common(row, named))))
@@ -84,7 +89,10 @@ def _kind_of(path: Path) -> Kind:
 
 def _common(row: dict[str, Any], named: Named) -> dict[str, Any]:
     """What a scenario needs whatever its kind. Raises UserError for an unknown model."""
-    model = catalogue.find_model(row["model"]) if "model" in row else named.model
+    model, quantization = named.model, named.quantization
+    if "model" in row:
+        model = catalogue.find_model(row["model"])
+        quantization = quantization_in(row["model"])
     if model is None:
         raise UserError("neither the folder's name nor a column names a model")
     return {
@@ -93,7 +101,7 @@ def _common(row: dict[str, Any], named: Named) -> dict[str, Any]:
         "hardware": named.hardware,
         "deployment": {
             "tensor_parallel_size": _count(row, "tp", 1),
-            "quantization": named.quantization,
+            "quantization": quantization,
         },
     }
 
@@ -103,8 +111,9 @@ def _count(row: dict[str, Any], name: str, default: int | None = None) -> int:
     value: float | None = row.get(name)
     if (value is None or pd.isna(value)) and default is not None:
         return default
-    if value is None or not float(value).is_integer():
-        raise UserError(f"{name}: got {value}, expected a whole number")
+    if value is None or not float(value).is_integer() or not 1 <= value <= _MOST:
+        got = "nothing" if value is None or pd.isna(value) else f"{value:g}"
+        raise UserError(f"{name}: got {got}, expected a whole number from 1 to {_MOST:,}")
     return int(value)
 
 
@@ -197,7 +206,10 @@ def _at_once(requests: int, prompt_tokens: int, output_tokens: int) -> dict[str,
 
 
 def _scenario(common: dict[str, Any], engine: dict[str, Any], workload: dict[str, Any]) -> Scenario:
-    return validated({**common, "engine": engine, "workload": workload}, "a row")
+    try:
+        return validated({**common, "engine": engine, "workload": workload}, "the scenario of it")
+    except UserError as error:
+        raise UserError("; ".join(str(error).splitlines())) from None
 
 
 KINDS = (

@@ -30,7 +30,10 @@ def read_run(folder: Path) -> Case:
     Raises UserError for files that are missing or damaged, and for what is not modelled.
     """
     settings = Settings(folder)
-    requests = read_table(folder / "requests.csv", _COLUMNS, optional=_OPTIONAL)
+    counts = ("prompt_tokens", "output_tokens")
+    requests = read_table(
+        folder / "requests.csv", _COLUMNS, optional=_OPTIONAL, positive=counts, whole=counts
+    )
     workload = _workload(folder, requests, settings.block_size)
     measured = _measured(folder, requests, workload)
     longest = int((requests["prompt_tokens"] + requests["output_tokens"]).max())

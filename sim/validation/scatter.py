@@ -43,8 +43,9 @@ def _values(
         for one in scored:
             key = "span_s" if metric == "span" else f"{metric}_mean_s"
             if one.times is not None and one.point.requests is not None and metric != "span":
-                real += one.point.requests[f"{metric}_s"].tolist()
-                ours += one.times[f"{metric}_s"].tolist()
+                is_there = one.point.requests[f"{metric}_s"].notna()  # no TPOT of one token
+                real += one.point.requests.loc[is_there, f"{metric}_s"].tolist()
+                ours += one.times.loc[is_there, f"{metric}_s"].tolist()
             elif key in one.errors:
                 real.append(one.point.measured[key])
                 ours.append(one.predicted[key])

@@ -46,27 +46,28 @@ def choose(
         )
     scenario = case.points[0].scenario
     profile = find_profile(folder, [point.scenario for point in case.points])
-    kind = kind or ("fitted" if fit_files else _best(scenario, profile))
-    if kind == "fitted":
-        if not fit_files:
-            raise UserError("--latency fitted: give measured steps with --fit STEPS.csv")
-        return StepTimes({"kind": kind, "files": [str(file.absolute()) for file in fit_files]}, "")
+    if fit_files:
+        files = [str(file.absolute()) for file in fit_files]
+        return StepTimes({"kind": "fitted", "files": files}, "")
+    kind = kind or _best(scenario, profile)
+    if kind == "profile" and profile is None:
+        raise UserError(
+            f"{folder}: no folder of tables of {scenario.model} on {scenario.hardware} in "
+            f"{_profiles(folder)}"
+        )
     cost = host_cost or default_host_cost(case.measured_by, kind)
-    latency = {
-        "kind": "roofline" if kind == COMMON else kind,
-        "overhead_s": cost.overhead_s,
-        "per_sequence_s": cost.per_sequence_s,
-    }
-    if kind == COMMON:
-        latency["constants"] = "common"
-    elif kind == "profile":
-        if profile is None:
-            raise UserError(
-                f"{folder}: no folder of tables of {scenario.model} on {scenario.hardware} in "
-                f"{_profiles(folder)}"
-            )
-        latency["folder"] = str(profile.absolute())
+    host = {"overhead_s": cost.overhead_s, "per_sequence_s": cost.per_sequence_s}
+    latency = {**_of_kind(kind, profile), **host}
     return StepTimes(latency, cost.source, cost.fitted_on == case.name)
+
+
+def _of_kind(kind: str, profile: Path | None) -> dict[str, Any]:
+    """The keys of `latency` but for the host's."""
+    if kind == COMMON:
+        return {"kind": "roofline", "constants": "common"}
+    if kind == "profile" and profile:
+        return {"kind": kind, "folder": str(profile.absolute())}
+    return {"kind": kind}
 
 
 def _best(scenario: Scenario, profile: Path | None) -> str:

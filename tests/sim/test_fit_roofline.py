@@ -12,7 +12,7 @@ from sim.catalogue import common_efficiency, load_efficiency, load_hardware, loa
 from sim.deployment import Deployment
 from sim.errors import UserError
 from sim.fit_roofline.command import print_efficiency, toml_values
-from sim.fit_roofline.fit import RooflineFit, fit_efficiency
+from sim.fit_roofline.fit import RooflineFit, fit_roofline
 from sim.latency.model import num_pairs
 
 GPU = load_hardware("h100-80gb")
@@ -31,7 +31,7 @@ def seconds_of_product(m: int, n: int, k: int, number_bytes: int) -> float:
 
 def kernel_tables(noise=lambda: 1.0) -> dict[str, str]:
     """Kernels with the constants above; 90 % of the bandwidth and 10 us for decodes, 40 % of the
-    arithmetic for prompts, whose rows are moved as products are, and 10 us as well."""
+    arithmetic for prompts, whose rows are moved as products are, and 6 us."""
     gemm = ["gemm_dtype,n,k,m,latency_ms"]
     for kind, number_bytes in (("bfloat16", 2), ("fp8", 1)):
         for m in (1, 8, 64, 512, 1024, 4096):
@@ -45,17 +45,20 @@ def kernel_tables(noise=lambda: 1.0) -> dict[str, str]:
             kv_bytes = 2 * 8 * 128 * 2 * batch * length
             seconds = (10e-6 + kv_bytes / (BANDWIDTH * 0.9)) * noise()
             decodes.append(f"32,8,{batch},{length},{seconds * 1e3}")
-    for length in (512, 1024, 2048, 8192):
+    for length in (1, 2, 4, 8, 512, 1024, 2048, 8192):
         flop = 4 * 32 * 128 * num_pairs(length, 0)
         row_bytes = 2 * 2 * 128 * (32 + 8) * length
-        seconds = (10e-6 + flop / (BF16 * 0.4) + row_bytes / (BANDWIDTH * 0.8)) * noise()
+        seconds = (6e-6 + flop / (BF16 * 0.4) + row_bytes / (BANDWIDTH * 0.8)) * noise()
         prompts.append(f"32,8,1,{length},{seconds * 1e3}")
     tables = {"gemm": gemm, "decode_attention": decodes, "prefill_attention": prompts}
     return {f"{name}.csv": "\n".join(lines) for name, lines in tables.items()}
 
 
 def layer_tables() -> dict[str, str]:
-    """Layers of Llama-3.1-8B with the same constants; decodes beside chunks read at 30 %."""
+    """Layers of Llama-3.1-8B with the same constants; decodes beside chunks read at 30 %.
+
+    A chunk takes 20 ns at least for each token of its context.
+    """
     deployment = Deployment(model=load_model("llama-3.1-8b"), hardware=GPU)
     dense = ["layer,tokens,time_us", "layernorm,1,3", "layernorm,4096,9"]
     for matrix in deployment.layer_matrices:
@@ -63,11 +66,11 @@ def layer_tables() -> dict[str, str]:
             time_us = seconds_of_product(m, matrix.n, matrix.k, 2) * 1e6
             dense.append(f"{matrix.name},{m},{time_us}")
     attention = ["prefill_chunk,kv_prefill,n_decode,kv_decode,time_us"]
-    for chunk in (0, 512, 2048):
-        for before in (0, 1024) if chunk else (0,):
+    for chunk in (0, 4, 8, 512, 2048):
+        for before in (0, 1024, 4096) if chunk else (0,):
             flop = 4 * 32 * 128 * num_pairs(chunk, before)
             rows = 2 * 2 * 128 * (32 + 8) * chunk
-            chunk_s = 10e-6 + flop / (BF16 * 0.4) + rows / (BANDWIDTH * 0.8)
+            chunk_s = 6e-6 + max(flop / (BF16 * 0.4), before * 20e-9) + rows / (BANDWIDTH * 0.8)
             if chunk:
                 attention.append(f"{chunk},{before},0,0,{chunk_s * 1e6}")
             for batch in (16, 64):
@@ -83,6 +86,7 @@ def fitted(tmp_path):
     """Fits tables: `fitted({"gemm.csv": "..."}, {"tp1_dense.csv": "..."})`, a folder each."""
 
     def fit(*tables: dict[str, str], model: str | None = None) -> dict[str, RooflineFit]:
+        """By what was measured."""
         folders = []
         for number, texts in enumerate(tables):
             folder = tmp_path / f"tables-{number}"
@@ -90,7 +94,8 @@ def fitted(tmp_path):
             for name, text in texts.items():
                 (folder / name).write_text(text)
             folders.append(folder)
-        return fit_efficiency("h100-80gb", folders, model)
+        fits = fit_roofline("h100-80gb", folders, model)
+        return {", ".join(filter(None, (fit.what, fit.arithmetic))): fit for fit in fits}
 
     return fit
 
@@ -101,7 +106,11 @@ PRODUCTS = {
 }
 ATTENTION = {
     "decodes": {"attention_bandwidth": 0.9, "attention_s": 10e-6},
-    "prefill chunks": {"attention_flop": 0.4},
+    "short prefill chunks": {"prefill_attention_s": 6e-6},
+    "long prefill chunks": {"attention_flop": 0.4},
+}
+CONTEXTS = {
+    "short prefill chunks": {"prefill_attention_s": 6e-6, "attention_key_s": 20e-9},
 }
 MIXED = {"decodes beside chunks": {"mixed_attention_bandwidth": 0.3}}
 
@@ -121,12 +130,12 @@ def test_constants_of_kernels_are_recovered(fitted):
 def test_constants_of_layers_are_recovered(fitted):
     products = {"products, bf16": PRODUCTS["products, bf16"]}
     found = constants(fitted(layer_tables(), model="llama-3.1-8b"))
-    assert found == approximately(products | ATTENTION | MIXED, 1e-3)
+    assert found == approximately(products | ATTENTION | CONTEXTS | MIXED, 1e-3)
 
 
 def test_constants_of_both_are_recovered(fitted):
     found = constants(fitted(kernel_tables(), layer_tables(), model="llama-3.1-8b"))
-    assert found == approximately(PRODUCTS | ATTENTION | MIXED, 1e-3)
+    assert found == approximately(PRODUCTS | ATTENTION | CONTEXTS | MIXED, 1e-3)
 
 
 def test_attention_of_layers_wins_over_that_of_kernels(fitted):
@@ -221,6 +230,7 @@ def test_command_prints_an_entry_that_is_toml(kvsim):
         "kernel_s": 5e-6,
         "attention_bandwidth": 0.9,
         "attention_s": 1e-5,
+        "prefill_attention_s": 6e-6,
         "attention_flop": 0.4,
     }
 
@@ -238,7 +248,8 @@ def test_command_says_how_far_off_every_fit_is(kvsim):
             ("products, bf16", 18),
             ("products, fp8", 18),
             ("decodes", 8),
-            ("prefill chunks", 4),
+            ("short prefill chunks", 4),
+            ("long prefill chunks", 4),
         )
     ]
 
@@ -265,7 +276,7 @@ def test_every_entry_of_the_catalogue_is_fitted_here():
 def test_catalogue_has_what_the_command_prints(data_dir, hardware):
     """All but the source, which says more of where the data are from, and all-reduces."""
     folders, model = FITTED_ON[hardware]
-    fits = fit_efficiency(hardware, [data_dir / "profiles" / name for name in folders], model)
+    fits = fit_roofline(hardware, [data_dir / "profiles" / name for name in folders], model)
     lines = [f"{key} = {value}" for key, value in toml_values(fits).items()]
     printed = tomllib.loads("\n".join(lines))
     other = ("source", "allreduce_bandwidth")
@@ -288,6 +299,8 @@ def test_common_shares_of_products_are_medians(key, arithmetic):
         "attention_flop",
         "attention_bandwidth",
         "attention_s",
+        "prefill_attention_s",
+        "attention_key_s",
         "mixed_attention_bandwidth",
         "allreduce_bandwidth",
     ],

@@ -15,7 +15,8 @@ from sim.latency.operators import OperatorLatency
 from sim.latency.roofline import num_experts_touched, roofline_operators
 
 # On the tiny GPU (2 GFLOP/s, 2 GB/s): products take 1 ns a FLOP or 1 ns a byte, in fp8 0.5 ns or
-# 2 ns. Of attention a chunk takes 2 ns a FLOP, a decode 4 ns a byte, beside chunks 8 ns a byte.
+# 2 ns. Of attention a chunk takes 2 ns a FLOP, but 100 ns at least for a token of its context and
+# layer; a decode 4 ns a byte, beside chunks 8 ns a byte; a call 100 ns, with chunks 150 ns.
 # A link moves 1 byte in 1 ns.
 SHARES = Efficiency(
     source="made up",
@@ -25,7 +26,9 @@ SHARES = Efficiency(
     attention_bandwidth=0.125,
     mixed_attention_bandwidth=0.0625,
     kernel_s=10e-9,
+    attention_key_s=100e-9,
     attention_s=100e-9,
+    prefill_attention_s=150e-9,
     allreduce_s=1000e-9,
     allreduce_bandwidth=0.5,
 )
@@ -73,7 +76,7 @@ def test_prefill_chunk_by_hand(roofline, new_step):
     Pairs: 7 + 8 + 9 + 10 = 34, of 64 FLOP and 2 ns each. Rows: queries and outputs of 8 heads x 2
     numbers x 2 bytes are 64 bytes, K/V 32: 96 bytes a token.
     """
-    attention = 200 + 34 * 128 + 4 * 96
+    attention = 300 + 34 * 128 + 4 * 96
     by_hand = 2 * 4_648 + 1_826 + 1_872 + attention
     assert roofline().step_time_ns(new_step(prefills=[(4, 6)])) == by_hand
 
@@ -84,7 +87,7 @@ def test_mixed_step_by_hand(roofline, new_step):
     Products, 12kn FLOP: 1,536 + 768 + 3,072 + 1,536 + 40 = 6,952 a layer; output 4,800 + 10.
     Decodes read their K/V at 8 ns a byte, 256 ns a token.
     """
-    attention = 200 + 20 * 256 + 34 * 128 + 4 * 96
+    attention = 300 + 20 * 256 + 34 * 128 + 4 * 96
     by_hand = 2 * 6_952 + 4_810 + 80 + 6 * 448 + attention
     assert roofline().step_time_ns(new_step(2, 20, [(4, 6)])) == by_hand
 
@@ -94,9 +97,27 @@ def test_each_of_two_chunks_counts_with_its_own_context(roofline, new_step):
 
     Products, 14kn FLOP: 8,064 + 40 a layer; output 3,200 + 10.
     """
-    attention = 200 + 40 * 128 + 7 * 96
+    attention = 300 + 40 * 128 + 7 * 96
     by_hand = 2 * 8_104 + 3_210 + 80 + 7 * 448 + attention
     assert roofline().step_time_ns(new_step(prefills=[(4, 6), (3, 0)])) == by_hand
+
+
+def test_chunk_behind_a_long_context_takes_the_way_through_it(roofline, new_step):
+    """A token after 99: 100 pairs of 128 ns, 99 keys of 2 x 100 ns. After 199, 100 keys more."""
+    near, far = (
+        roofline().step_time_ns(new_step(prefills=[(1, context)])) for context in (99, 199)
+    )
+    products = 2 * 1_400 + 1_826 + 80 + 448
+    assert (near, far) == (products + 300 + 99 * 200 + 96, near + 100 * 200)
+
+
+def test_chunks_go_through_their_contexts_at_the_same_time(roofline, new_step):
+    """199 keys take 39,800 ns, the 300 pairs of both 38,400. 400 pairs take 51,200 ns."""
+    pairs_300, pairs_400 = (
+        roofline().step_time_ns(new_step(prefills=[(1, 199), (1, context)]))
+        for context in (99, 199)
+    )
+    assert pairs_400 - pairs_300 == 51_200 - 39_800
 
 
 def test_decodes_with_little_arithmetic_to_spare_are_bound_by_it(roofline, new_step):

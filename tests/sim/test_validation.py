@@ -209,8 +209,9 @@ def test_times_that_cannot_be_are_refused(run_folder, name, seconds):
 
 
 def test_settings_of_the_engine_reach_the_scenario(run_folder):
+    """In vLLM's words."""
     path = run_folder / "engine.json"
-    more = {"dtype": "float16", "kv_cache_dtype": "fp8", "scheduler": {"policy": "priority"}}
+    more = {"dtype": "half", "kv_cache_dtype": "fp8_e4m3", "scheduler": {"policy": "priority"}}
     path.write_text(json.dumps(json.loads(path.read_text()) | more))
     scenario = read_run(run_folder).points[0].scenario
     assert (scenario.deployment.dtype, scenario.deployment.kv_cache_dtype) == ("float16", "fp8")
@@ -218,8 +219,44 @@ def test_settings_of_the_engine_reach_the_scenario(run_folder):
 
 
 @pytest.mark.parametrize(
+    ("setting", "quantization"),
+    [
+        ({}, "auto"),
+        ({"quantization": "fp8"}, "fp8"),
+        ({"quantization": "awq_marlin"}, "int4"),
+        ({"model": "someone/Llama-3.1-8B-Instruct-AWQ"}, "int4"),
+        ({"model": "someone/Llama-3.1-8B-FP8"}, "fp8"),
+    ],
+)
+def test_weights_are_quantized_as_the_engine_says(run_folder, setting, quantization):
+    path = run_folder / "engine.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | setting))
+    assert read_run(run_folder).points[0].scenario.deployment.quantization == quantization
+
+
+def test_run_of_single_tokens_is_scored_without_tpot(kvsim, run_folder):
+    path = run_folder / "requests.csv"
+    requests = pd.read_csv(path).assign(output_tokens=1)
+    requests["last_token_s"] = requests["first_token_s"]
+    requests.to_csv(path, index=False)
+    done = kvsim("validate", str(run_folder), "--latency", "roofline", "--out", "v", "--json")
+    assert done.returncode == 0, done.stderr
+    errors = json.loads(done.stdout)[0]["rows"][0]["error"]
+    assert {name.partition("_")[0] for name in errors} == {"ttft", "e2e", "output"}
+
+
+def test_cases_after_one_that_is_none_are_validated(kvsim, run_folder):
+    done = kvsim("validate", "nowhere", str(run_folder), "--latency", "roofline", "--out", "v")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("kvsim: nowhere: no measured runs")
+    assert "TTFT" in done.stdout
+
+
+@pytest.mark.parametrize(
     ("setting", "message"),
     [
+        ({"quantization": "zzz"}, "quantization: got 'zzz', expected one of fp8, int4, awq, gptq"),
+        ({"gpu_memory_utilization": 2}, "gpu_memory_utilization: got 2.0, expected less than"),
         ({"chunked_prefill": False}, "chunked_prefill is false; prefills in chunks are modelled"),
         (
             {"model": "Qwen/Qwen3-32B"},
@@ -361,7 +398,7 @@ def test_rows_with_parts_of_a_gpu_are_left_out_and_empty_cells_take_the_default(
     case = read_rows(write_points(tmp_path, "h100-llama-3.1-8b-burst", rows))
     deployed = [point.scenario.deployment.tensor_parallel_size for point in case.points]
     assert deployed == [1, 2]
-    assert case.skipped == ["1 row: tp: got 1.5, expected a whole number"]
+    assert case.skipped == ["1 row: tp: got 1.5, expected a whole number from 1 to 1,000,000"]
 
 
 def test_a_table_of_no_known_kind_is_refused_with_the_kinds(tmp_path):
@@ -385,8 +422,8 @@ def test_rows_that_wait_for_blocks_are_told_apart(tmp_path, num_blocks, is_limit
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"tp": 0}, "deployment.tensor_parallel_size: got 0"),
-        ({"isl": 0}, "workload.prompts.unique.fixed: got 0"),
+        ({"tp": 0}, "tp: got 0, expected a whole number from 1 to 1,000,000"),
+        ({"isl": 0}, "isl: got 0, expected a whole number from 1"),
         ({"backend_version": "x"}, "engine.vllm_version: got 'x'"),
         ({"ttft_ms": 0, "tpot_ms": 0}, "nothing was measured"),
     ],
@@ -566,7 +603,7 @@ def test_a_profile_that_is_not_there_is_asked_for_with_its_place(run_folder):
         choose(case, run_folder, "profile", [], None)
 
 
-def test_fitted_needs_steps(run_folder):
-    case = read_run(run_folder)
-    with pytest.raises(UserError, match=r"--fit STEPS\.csv"):
-        choose(case, run_folder, "fitted", [], None)
+def test_fitted_needs_steps(kvsim):
+    done = kvsim("validate", "a", "b", "--latency", "fitted")
+    assert done.returncode == 2
+    assert done.stderr == "kvsim: --latency fitted: give measured steps with --fit STEPS.csv\n"

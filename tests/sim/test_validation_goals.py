@@ -1,6 +1,7 @@
 """How near predictions are to real runs: what docs/validation.md says, held to its promise.
 
-No constant was tuned on the case that a test is about, but where the test says so.
+No constant was tuned on the case that a test is about, but where the test says so. Bounds are the
+goals, or about twice what is reached where that is far better, so that a mistake shows.
 """
 
 import os
@@ -9,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from sim.validation.case import MeasuredBy
 from sim.validation.command import Validated, validate_case
 from sim.validation.fit_host import fit_host_cost
-from sim.validation.host_cost import HostCost
+from sim.validation.host_cost import HostCost, default_host_cost
 from sim.validation.score import over_rows
 
 DATA = os.environ.get("KVSIM_DATA")
@@ -78,7 +80,10 @@ def test_traces_by_roofline(name, kind, within):
 
 
 def test_closed_loop_by_measured_kernels():
-    """70B with its own host cost: TPOT 4 %, TTFT 6 %; Qwen3-32B with that: 7 % and 20 %."""
+    """70B with its own host cost: TPOT 4 %, TTFT 6 %; Qwen3-32B with that: 7 % and 20 %.
+
+    The step budget of the Qwen3-32B rows is not recorded; it was chosen by them.
+    """
     pytest.importorskip("aiconfigurator_core", reason="needs the extra silicon")
     llama = validated("h100-llama-70b-fp8-closedloop", "silicon")
     assert medians(llama)["tpot_mean_s"] < 0.04
@@ -90,13 +95,19 @@ def test_closed_loop_by_measured_kernels():
     assert medians(qwen, is_kv_limited=True)["ttft_mean_s"] < 0.3
 
 
-@pytest.mark.parametrize("name", ["h100-llama-70b-fp8-closedloop", "h100-qwen3-32b-closedloop"])
-def test_closed_loop_by_roofline(name):
-    """TPOT within 12 %, TTFT within 25 %; with memory as the limit TTFT within 30 %."""
+@pytest.mark.parametrize(
+    ("name", "tpot", "ttft", "limited_ttft"),
+    [
+        ("h100-llama-70b-fp8-closedloop", 0.06, 0.07, 0.17),
+        ("h100-qwen3-32b-closedloop", 0.06, 0.2, 0.3),
+    ],
+)
+def test_closed_loop_by_roofline(name, tpot, ttft, limited_ttft):
+    """Goals are 12 %, 25 % and 30 %. Host cost and step budget as by measured kernels."""
     found = validated(name, "roofline")
-    assert medians(found)["tpot_mean_s"] < 0.12
-    assert medians(found)["ttft_mean_s"] < 0.25
-    assert medians(found, is_kv_limited=True)["ttft_mean_s"] < 0.3
+    assert medians(found)["tpot_mean_s"] < tpot
+    assert medians(found)["ttft_mean_s"] < ttft
+    assert medians(found, is_kv_limited=True)["ttft_mean_s"] < limited_ttft
 
 
 def test_the_rows_that_memory_limits_are_the_right_ones():
@@ -111,14 +122,33 @@ def test_the_rows_that_memory_limits_are_the_right_ones():
 
 
 def test_a_burst_by_roofline():
-    """Within 10 % with a host cost fitted on the case itself."""
+    """TPOT within 4 % with a host cost fitted on the case itself."""
     found = validated("h100-64gb-llama-3.1-8b-burst", "roofline")
-    assert medians(found)["tpot_mean_s"] < 0.1
+    assert medians(found)["tpot_mean_s"] < 0.04
 
 
-def test_static_batches_by_roofline():
+@pytest.mark.parametrize("name", ["a100-40gb-static-batch", "h100-static-batch"])
+def test_static_batches_by_roofline(name):
     """Within 10 %; the host's cost was fitted on the H100's rows."""
-    assert medians(validated("a100-40gb-static-batch", "roofline"))["span_s"] < 0.1
+    assert medians(validated(name, "roofline"))["span_s"] < 0.1
+
+
+FITTED = [
+    (MeasuredBy.CLIENT_OF_ASYNC_SERVER, "h100-llama-70b-fp8-closedloop", "roofline"),
+    (MeasuredBy.CLIENT_OF_ASYNC_SERVER, "h100-llama-70b-fp8-closedloop", "silicon"),
+    (MeasuredBy.CLIENT_OF_SYNC_SERVER, "h100-64gb-llama-3.1-8b-burst", "roofline"),
+    (MeasuredBy.OFFLINE, "h100-static-batch", "roofline"),
+]
+
+
+@pytest.mark.parametrize(("measured_by", "name", "kind"), FITTED)
+def test_host_costs_are_those_that_a_fit_finds(measured_by, name, kind):
+    """To 2 %: who changes step times has to fit them again."""
+    if kind == "silicon":
+        pytest.importorskip("aiconfigurator_core", reason="needs the extra silicon")
+    free = validate_case(folder(name), kind, [], HostCost(0.0, 0.0, ""))
+    known = default_host_cost(measured_by, kind)
+    assert fit_host_cost(name, free.scored)[:2] == pytest.approx(known[:2], rel=0.02)
 
 
 @pytest.mark.parametrize("run", ["load_low", "mixed_load_steps"])

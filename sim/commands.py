@@ -293,7 +293,7 @@ def profile_gpu(
     tp: Annotated[
         int, typer.Option(min=1, help="GPUs that share the model; one of them is timed.")
     ] = 1,
-    max_tokens: Annotated[int, typer.Option(min=1, help="Most tokens of a step.")] = 2048,
+    max_tokens: Annotated[int, typer.Option(min=16, help="Most tokens of a step.")] = 2048,
 ) -> None:
     """Time the operators of a model's layer on this machine's GPU, as a profile for `run`.
 

@@ -15,6 +15,7 @@ from sim.catalogue.model import Model
 _MOST_SEQUENCES = 256
 _LEAST_ATTENTION_TOKENS = 16
 _MOST_CONTEXT_TOKENS = 16_384
+_CONTEXTS_PER_STEP = 8  # of the largest step, at most: a small one is for trying it out
 # (last token count, step up to there)
 _TOKEN_STEPS = ((16, 1), (64, 4), (512, 16), (2048, 64))
 _LAST_STEP = 256
@@ -82,7 +83,8 @@ def token_counts(most: int) -> list[int]:
 
 def _attention_points(max_tokens: int, most_sequences: int) -> list[AttentionPoint]:
     chunks = _powers_of_two(_LEAST_ATTENTION_TOKENS, max_tokens)
-    contexts = _powers_of_two(_LEAST_ATTENTION_TOKENS, _MOST_CONTEXT_TOKENS)
+    most_context = min(_MOST_CONTEXT_TOKENS, _CONTEXTS_PER_STEP * max_tokens)
+    contexts = _powers_of_two(_LEAST_ATTENTION_TOKENS, most_context)
     decodes = _powers_of_two(1, most_sequences)
     decode = product([0], [0], decodes, contexts)
     prefill = product(chunks, [0, *contexts], [0], [0])

@@ -223,7 +223,7 @@ KINDS = (
             "all clients start at once, 10 requests for each; TTFT and TPOT are means",
             "rows with a date (InferenceMAX): lengths uniform from 0.8 to 1.0 of isl and osl, 8192 "
             "tokens a step, max_num_seqs = concurrency; rows with a version: isl and osl exactly, "
-            "2048 tokens a step",
+            "2048 tokens a step (not recorded: chosen by the rows of h100-qwen3-32b-closedloop)",
             "asynchronous scheduling; number of KV blocks as vLLM would find it",
         ),
     ),

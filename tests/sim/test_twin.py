@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from sim import calibrate
 from sim.errors import UserError
 from sim.latency.fitted import fit
 from sim.latency.timed_steps import read_steps
 from sim.scenario.file import load_scenario
+from sim.twin import calibrate
 from sim.twin.calibrate import time_steps
 from sim.twin.command import calibrate_scenario, twin_scenario
 from sim.twin.twin import check_can_be_twinned, run_twin

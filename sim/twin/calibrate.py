@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Iterator
-from itertools import cycle
+from itertools import accumulate, cycle
 
 from threadpoolctl import threadpool_limits
 
@@ -22,6 +22,7 @@ FEWEST_ROUNDS = 2
 TOKENS_PER_USER = 150  # of output in an episode, and so about as many steps
 _NUM_WAKES = 12  # requests that come to an idle engine, a round
 _LONGEST_GAP_S = 0.1  # by then caches are as cold as they get
+_EPISODE_S = 2.0  # for which requests come and go as they do in the scenario, a round
 _FEWEST_REQUESTS = 2000  # to draw from
 _SEED = 1 << 32  # far from those that scenarios have: other requests than theirs
 
@@ -33,7 +34,8 @@ def time_steps(scenario: Scenario, system: str) -> list[TimedStep]:
     again and again until BUDGET_S is over. The requests have the lengths of the scenario's, but
     are not the same. So the shapes are those that the scheduler makes: decodes with contexts of
     all lengths, prompts alone, several at once, in chunks and beside decodes. Where the engine can
-    idle, requests come to an idle one too: after a pause the caches are cold. The time is that of
+    idle, requests come to an idle one too, for after a pause the caches are cold, and requests come
+    at the scenario's rate, for in batches of changing size steps take longer. The time is that of
     the CPU, so that other processes at work meanwhile are not taken for costs of the engine.
 
     Raises UserError when none of the requests can be served, WorkloadError for a bad file.
@@ -71,6 +73,8 @@ class _Calibration:
                 raise UserError("none of the requests can be served")
             for _ in range(_NUM_WAKES if self._mean_gap_s else 0):
                 self._wake()
+            if self._mean_gap_s:
+                self._come_and_go()
             num_rounds += 1
         return self._replica.timed_steps
 
@@ -78,6 +82,12 @@ class _Calibration:
         """A request that comes a while after the last one has been served."""
         gap_s = min(self._rng.expovariate(1 / self._mean_gap_s), _LONGEST_GAP_S)
         self._serve(Senders(1, [self._clock.now_ns() + round(gap_s * 1e9)]))
+
+    def _come_and_go(self) -> None:
+        """Requests at the scenario's rate: as many batches of changing size as it makes."""
+        now_ns, num_requests = self._clock.now_ns(), round(_EPISODE_S / self._mean_gap_s)
+        gaps_s = [self._rng.expovariate(1 / self._mean_gap_s) for _ in range(num_requests)]
+        self._serve(Senders(num_requests, [now_ns + round(s * 1e9) for s in accumulate(gaps_s)]))
 
     def _serve(self, senders: Senders) -> None:
         self._replica.resume()

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pandas as pd
 
-from sim.build import build_config, build_deployment, build_kv_size
 from sim.experiment import Result, plan_jobs, run_jobs
 from sim.latency.build import build_latency
 from sim.progress import progress_bar
@@ -20,6 +19,7 @@ from sim.run_folder import (
     write_run,
 )
 from sim.scenario import ConstantSpec, FittedSpec, LinearSpec, Scenario
+from sim.scenario.deployed import build_config, build_deployment, build_kv_size
 from sim.scenario.file import load_scenario, points
 from sim.tables import print_table, summary_tables
 

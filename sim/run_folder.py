@@ -19,7 +19,8 @@ from sim.errors import UserError
 from sim.experiment import Result
 from sim.metrics import summarise
 from sim.scenario import Scenario
-from sim.scenario.file import dump_scenario, map_paths
+from sim.scenario.file import dump_scenario
+from sim.scenario.keys import map_paths
 
 _PACKAGES = ("engine", "workloads", "sim")
 

@@ -7,13 +7,14 @@ from contextlib import contextmanager
 import simpy
 
 from engine.request import Request, SamplingParams
-from sim.build import build_config, build_engine, build_workload
+from sim.build import build_engine, build_workload
 from sim.clients import closed_loop_user, open_loop
 from sim.latency.build import build_latency
 from sim.recorder import Recorder
 from sim.records import Records
 from sim.replica import Replica
 from sim.scenario import Scenario
+from sim.scenario.deployed import build_config
 from workloads import Workload
 
 

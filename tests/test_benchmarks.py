@@ -9,8 +9,8 @@ import typer
 from benchmarks import anchors
 from benchmarks.anchor_checks import ratios_and_order, saturation
 from benchmarks.million import main
-from sim.build import build_config
 from sim.scenario import Scenario
+from sim.scenario.deployed import build_config
 from sim.scenario.file import load_scenario
 from sim.simulate import simulate
 

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sim import catalogue
-from sim.build import build_deployment
 from sim.deployment import Deployment
 from sim.latency.fitted import describe, describe_residuals, fit_files
 from sim.latency.linear import LinearLatency
@@ -22,6 +21,7 @@ from sim.scenario import (
     Scenario,
     SiliconSpec,
 )
+from sim.scenario.deployed import build_deployment
 
 
 class Described(NamedTuple):

@@ -9,15 +9,15 @@ from sim.latency.linear import LinearLatency
 from sim.latency.model import Float64Array
 from sim.latency.timed_steps import MeasuredSteps, read_steps
 
-# Column of a step -> the constant that it is multiplied with.
-_CONSTANTS = {
-    "decode_seqs": "per_decode_s",
-    "decode_doublings": "per_decode_doubling_s",
-    "decode_context_tokens": "per_context_token_s",
-    "prefill_tokens": "per_prefill_token_s",
-    "prefill_seqs": "per_prefill_s",
-    "prefill_pairs": "per_prefill_pair_s",
-    "after_idle": "wake_s",
+# Column of a step -> the constant that it is multiplied with, and of what that is the cost.
+_TERMS = {
+    "decode_seqs": ("per_decode_s", "a decode"),
+    "decode_doublings": ("per_decode_doubling_s", "a doubling of the decodes"),
+    "decode_context_tokens": ("per_context_token_s", "a token of their contexts"),
+    "prefill_seqs": ("per_prefill_s", "a prefill chunk"),
+    "prefill_tokens": ("per_prefill_token_s", "a prefill token"),
+    "prefill_pairs": ("per_prefill_pair_s", "a pair of prefill tokens"),
+    "after_idle": ("wake_s", "waking up"),
 }
 _MOST_ROUNDS = 50  # of weighting; about five are needed
 
@@ -80,8 +80,8 @@ def fit(steps: MeasuredSteps) -> Fit:
         if np.allclose(fitted_s, before_s, rtol=1e-9, atol=0):
             break
     step_s, *others = constants.tolist()
-    named = zip(map(_CONSTANTS.__getitem__, steps.shape), others, strict=True)
-    latency = LinearLatency(step_s=step_s, **dict(named))
+    named = {_TERMS[name][0]: cost for name, cost in zip(steps.shape, others, strict=True)}
+    latency = LinearLatency(step_s=step_s, **named)
     return Fit(latency, residuals(latency, steps))
 
 
@@ -103,7 +103,7 @@ def predicted_s(latency: LinearLatency, steps: MeasuredSteps) -> Float64Array:
     """What the model says of each step, in seconds."""
     seconds = np.full(len(steps), latency.step_s)
     for name, column in steps.shape.items():
-        seconds += column * getattr(latency, _CONSTANTS[name])
+        seconds += column * getattr(latency, _TERMS[name][0])
     return seconds
 
 
@@ -118,16 +118,8 @@ def _total_error(latency: LinearLatency, steps: MeasuredSteps) -> float | None:
 
 def describe(latency: LinearLatency) -> str:
     """The constants in words, those of 0 left out."""
-    costs = {
-        "a step": latency.step_s,
-        "a decode": latency.per_decode_s,
-        "a doubling of the decodes": latency.per_decode_doubling_s,
-        "a token of their contexts": latency.per_context_token_s,
-        "a prefill chunk": latency.per_prefill_s,
-        "a prefill token": latency.per_prefill_token_s,
-        "a pair of prefill tokens": latency.per_prefill_pair_s,
-        "waking up": latency.wake_s,
-    }
+    costs = {"a step": latency.step_s}
+    costs |= {of: getattr(latency, constant) for constant, of in _TERMS.values()}
     return " + ".join(f"{_duration(cost)} {of}" for of, cost in costs.items() if cost)
 
 

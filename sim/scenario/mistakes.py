@@ -6,8 +6,22 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from sim.errors import UserError
 from sim.scenario.latency import LATENCY_KINDS
 from sim.scenario.scenario import Scenario
+
+
+def validated(data: dict[str, Any], source: str) -> Scenario:
+    """A scenario from plain data. Raises UserError, each line of it starting with `source`."""
+    try:
+        return Scenario.parse(data)
+    except ValidationError as error:
+        raise user_error(error, source) from None
+
+
+def user_error(error: ValidationError, source: str, prefix: tuple[str, ...] = ()) -> UserError:
+    """A line for each mistake, each starting with `source`."""
+    return UserError("\n".join(f"{source}: {line}" for line in explain(error, prefix)))
 
 
 def explain(error: ValidationError, prefix: tuple[str, ...] = ()) -> list[str]:

@@ -8,7 +8,7 @@ from engine.config import ConfigError, EngineConfig
 from sim import catalogue
 from sim.errors import UserError
 from sim.scenario import Scenario
-from sim.scenario.file import validated
+from sim.scenario.mistakes import validated
 from sim.validation.folder_name import QUANTIZED, Named, parse_folder_name, quantization_in
 
 _ASYNC_SINCE = (0, 14)  # versions of vLLM that schedule asynchronously unless told not to

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from sim.build import build_config
 from sim.errors import UserError
 from sim.parallel import over_cores
 from sim.records import Records
 from sim.scenario import Scenario
+from sim.scenario.deployed import build_config
 from sim.simulate import serve, simulate
 from sim.validation.case import Point
 from sim.validation.score import Scored, score

@@ -10,7 +10,7 @@ from sim import catalogue
 from sim.errors import UserError
 from sim.measured_table import read_table
 from sim.scenario import Scenario
-from sim.scenario.file import validated
+from sim.scenario.mistakes import validated
 from sim.validation.case import Case, MeasuredBy, Point, count_reasons
 from sim.validation.folder_name import Named, parse_folder_name, quantization_in
 

@@ -5,7 +5,8 @@ import pytest
 
 import workloads as w
 from engine import Engine, ReplayEngine, Request, SamplingParams
-from sim.build import build_config, build_engine, build_workload
+from sim.build import build_engine, build_workload
+from sim.scenario.deployed import build_config
 from sim.simulate import simulate
 
 SEED = 3

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from matplotlib.image import imread
 
-from sim.build import build_config
+from sim.scenario.deployed import build_config
 from sim.scenario.file import load_scenario
 from sim.simulate import simulate
 

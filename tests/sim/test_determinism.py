@@ -8,7 +8,8 @@ import pytest
 
 from engine import Runner, Step
 from engine.runners import ReplayRunner
-from sim.build import build_config, build_engine, build_workload
+from sim.build import build_engine, build_workload
+from sim.scenario.deployed import build_config
 from sim.simulate import simulate
 
 # All that could depend on an order: sharing, preemption, several systems over several processes.

@@ -6,13 +6,13 @@ import pandas as pd
 import pytest
 from pydantic import ValidationError
 
-from sim.build import build_config
 from sim.catalogue import load_hardware, load_model
 from sim.deployment import Deployment
 from sim.errors import UserError
 from sim.kv_size import KVSize, activation_peak_bytes, kv_size
 from sim.run_command import assumptions
 from sim.scenario import Scenario
+from sim.scenario.deployed import build_config
 
 KV_BYTES = 131_072  # of a token of Llama-3.1-8B: 2 x 32 layers x 8 heads x 128 x 2 bytes
 

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 from engine.kv_manager import KVUsage
-from sim.build import build_config
 from sim.ledger import LedgerIntegral, UsageArrays, decoded_on
 from sim.records import Records
+from sim.scenario.deployed import build_config
 from sim.simulate import simulate
 
 COUNTS = ("preemptions", "cached_tokens", "partial_tokens", "unseen_tokens", "evicted_tokens")

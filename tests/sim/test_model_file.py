@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from sim.build import build_deployment
 from sim.errors import UserError
 from sim.run_folder import folder_for
 from sim.scenario import Scenario
+from sim.scenario.deployed import build_deployment
 from sim.scenario.file import load_scenario, points
 
 SCENARIO = """\

@@ -6,8 +6,8 @@ import pytest
 from pydantic import ValidationError
 
 from engine import EngineConfig, TransformerConfig
-from sim.build import build_config
 from sim.scenario import Scenario
+from sim.scenario.deployed import build_config
 
 SYNTHETIC = {
     "requests": 3,

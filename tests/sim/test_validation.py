@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 
 from sim import catalogue
-from sim.build import build_config
 from sim.errors import UserError
 from sim.metrics import summarise
 from sim.scenario import Scenario
+from sim.scenario.deployed import build_config
 from sim.simulate import serve, simulate
 from sim.validation.case import MeasuredBy
 from sim.validation.fit_host import fit_host_cost

@@ -7,6 +7,9 @@ from engine.eviction import EVICTION
 
 BATCHING = ("static", "continuous")
 POLICIES = ("fcfs", "priority")
+MEMORY = ("paged", "contiguous")
+ORACLES = ("pow2", "exact")  # reservations that know the output
+RESERVATIONS = ("max", "limit", *ORACLES)
 LARGEST = 10_000_000  # of any count; more blocks than that are a slip of the pen
 
 
@@ -29,6 +32,10 @@ class EngineConfig:
         `Engine.close_batch`.
     policy: who is admitted first and preempted last (continuous batching): `fcfs`, or `priority`,
         a lower number first, of equals the earlier.
+    memory: `paged` takes blocks as they are needed, `contiguous` a run of them at admission.
+    reservation: blocks of a run, for: `max`, max_model_len tokens; `limit`, the prompt and as many
+        tokens as the request may get; `pow2`, the prompt and the output rounded up to a power of
+        two; `exact`, what will be filled. The last two need an oracle that knows the output.
     enable_prefix_caching: share full blocks of equal content through the prefix trie.
     eviction: which cached block loses its content first: `lru`, `lfu` or `fifo`.
     enable_chunked_prefill: let a prompt be computed over several steps.
@@ -51,6 +58,8 @@ class EngineConfig:
     batch_size: int = 16
     max_wait_s: float = 0.05
     policy: str = "fcfs"
+    memory: str = "paged"
+    reservation: str = "max"
     enable_prefix_caching: bool = False
     eviction: str = "lru"
     enable_chunked_prefill: bool = True
@@ -68,6 +77,13 @@ class EngineConfig:
                 self._require(field.name, f"from {lowest} to {LARGEST}", in_range)
         self._require("batching", " or ".join(BATCHING), self.batching in BATCHING)
         self._require("policy", " or ".join(POLICIES), self.policy in POLICIES)
+        self._require("memory", " or ".join(MEMORY), self.memory in MEMORY)
+        self._require("reservation", " or ".join(RESERVATIONS), self.reservation in RESERVATIONS)
+        self._require(
+            "enable_prefix_caching",
+            "false with contiguous memory",
+            self.memory == "paged" or not self.enable_prefix_caching,
+        )
         self._require("eviction", " or ".join(EVICTION), self.eviction in EVICTION)
         self._require(
             "async_scheduling",

@@ -153,7 +153,7 @@ class ContinuousScheduler(Scheduler):
         batch = self.decodes
         assert batch is not None
         beginning = batch.beginning(step.index)
-        if not self.others and len(beginning) <= self.kv.num_free_blocks:
+        if not self.others and len(beginning) <= self.kv.num_growable_blocks:
             self._begin_blocks(beginning)
         else:
             self._serve_in_order(beginning, step, cap)
@@ -172,7 +172,7 @@ class ContinuousScheduler(Scheduler):
         others = sorted(self.others, key=running_order)
         if (
             beginning
-            and len(beginning) <= self.kv.num_free_blocks
+            and len(beginning) <= self.kv.num_growable_blocks
             and max(beginning) < others[0].place
         ):
             self._begin_blocks(beginning)
@@ -227,7 +227,7 @@ class ContinuousScheduler(Scheduler):
         limit = self._limits.next_step()
         if limit is not None:  # in the step after this one somebody is passed over
             most = min(most, limit - self.num_steps + 1)
-        return batch.steps_within(self.kv.num_free_blocks, most)
+        return batch.steps_within(self.kv.num_growable_blocks, most)
 
     # --- admission ---
 
@@ -296,7 +296,7 @@ class PriorityScheduler(ContinuousScheduler):
         num_blocks = len(self.decodes.beginning(step.index)) + sum(
             1 + self._num_wanted(seq) // block_size for seq in self.others
         )
-        return num_blocks <= self.kv.num_free_blocks and super()._can_decode_together(step, cap)
+        return num_blocks <= self.kv.num_growable_blocks and super()._can_decode_together(step, cap)
 
     def _victim(self) -> Sequence:
         return max(self.running, key=_rank)

@@ -5,7 +5,8 @@ has ended. `step` does all three; a simulator calls them apart and lets its cloc
 """
 
 from collections import defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from engine import tokenizer
 from engine.config import EngineConfig
@@ -29,10 +30,18 @@ class Engine(EngineBase):
     """A paged-KV engine over a runner.
 
     with_text: give every output its text; only for runners whose tokens are the tokenizer's.
+    output_length: see EngineBase.
     """
 
-    def __init__(self, config: EngineConfig, runner: Runner, *, with_text: bool = True) -> None:
-        super().__init__(config, stepwise=True)
+    def __init__(
+        self,
+        config: EngineConfig,
+        runner: Runner,
+        *,
+        with_text: bool = True,
+        output_length: Callable[[Any], int] | None = None,
+    ) -> None:
+        super().__init__(config, stepwise=True, output_length=output_length)
         self.runner = runner
         self._texts: dict[RequestId, tokenizer.TextStream] | None = {} if with_text else None
         self._streams: defaultdict[RequestId, list[deque[TokenOutput]]] = defaultdict(list)

@@ -1,13 +1,28 @@
 """What every engine does with requests, whoever produces their tokens."""
 
 from collections import deque
+from collections.abc import Callable
+from typing import Any
 
-from engine.config import EngineConfig
+from engine.config import ORACLES, ConfigError, EngineConfig
+from engine.contiguous_kv import ContiguousKVManager
 from engine.continuous import ContinuousScheduler, PriorityScheduler
+from engine.kv_manager import KVManager, KVUsage, OutputTokens
 from engine.paged_kv import PagedKVManager
 from engine.request import Request, RequestError, RequestId, Sequence, Status
 from engine.scheduler import Scheduler, Step
 from engine.static import StaticScheduler
+
+
+def _kv_manager(config: EngineConfig, output_tokens: OutputTokens, *, is_known: bool) -> KVManager:
+    if config.memory == "paged":
+        return PagedKVManager(config, output_tokens)
+    if config.reservation in ORACLES and not is_known:
+        raise ConfigError(
+            f"reservation: got {config.reservation!r}, which an oracle decides; nobody knows how "
+            "long outputs of this engine will be"
+        )
+    return ContiguousKVManager(config, output_tokens)
 
 
 def _scheduler_class(config: EngineConfig) -> type[Scheduler]:
@@ -20,11 +35,20 @@ class EngineBase:
     """Memory, scheduler and unfinished requests of an engine, and its steps in flight.
 
     stepwise: every sequence has a chunk in every step; else those that decode have none.
+    output_length: tokens of the output of the request with this id, where that is known: to the
+        books of the memory and to a reservation by an oracle, never to the scheduler.
     """
 
-    def __init__(self, config: EngineConfig, *, stepwise: bool) -> None:
+    def __init__(
+        self,
+        config: EngineConfig,
+        *,
+        stepwise: bool,
+        output_length: Callable[[Any], int] | None = None,
+    ) -> None:
         self.config = config
-        self.kv = PagedKVManager(config)
+        self._output_length = output_length
+        self.kv = _kv_manager(config, self._output_tokens, is_known=output_length is not None)
         self.scheduler = _scheduler_class(config)(config, self.kv, stepwise=stepwise)
         self._sequences: dict[RequestId, Sequence] = {}
         self._num_added = 0
@@ -52,21 +76,28 @@ class EngineBase:
         return seq
 
     def _refuse_misfit(self, seq: Sequence) -> None:
-        config = self.config
-        num_slots = seq.max_num_tokens - 1  # the last token is never fed back
-        if seq.num_prompt_tokens < config.max_model_len and num_slots <= config.num_slots:
-            return
         name = f"request {seq.request.request_id}"
-        if seq.num_prompt_tokens >= config.max_model_len:
+        if seq.num_prompt_tokens >= self.config.max_model_len:
             raise RequestError(
                 f"{name}: its prompt of {seq.num_prompt_tokens} tokens leaves no room for output "
-                f"within max_model_len {config.max_model_len}"
+                f"within max_model_len {self.config.max_model_len}"
             )
-        raise RequestError(
-            f"{name}: {seq.num_prompt_tokens} prompt + up to "
-            f"{seq.max_num_tokens - seq.num_prompt_tokens} new tokens need "
-            f"{-(-num_slots // config.block_size)} blocks, the pool has {config.num_blocks}"
-        )
+        misfit = self.kv.misfit(seq)
+        if misfit:
+            raise RequestError(
+                f"{name}: {seq.num_prompt_tokens} prompt + up to "
+                f"{seq.max_output_tokens} new tokens need {misfit}"
+            )
+
+    def _output_tokens(self, seq: Sequence) -> int:
+        """See OutputTokens."""
+        if self._output_length is None:
+            return seq.max_output_tokens
+        return min(self._output_length(seq.request.request_id), seq.max_output_tokens)
+
+    def usage(self) -> KVUsage:
+        """The ledger of the memory now, in slots."""
+        return self.kv.usage(next(iter(self.scheduler.waiting), None))
 
     def cancel(self, request_id: RequestId) -> bool:
         """Drop an unfinished request and return its memory; False if there is no such request.

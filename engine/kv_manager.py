@@ -12,10 +12,12 @@ class KVUsage(NamedTuple):
     live: holds a computed token of a running sequence (shared slots counted once), those that the
         step in flight computes included.
     tail: empty slot of a partly filled block.
-    reserved: held for tokens that may come.
-    over_reserved: held for nothing, as by rows of a static batch that have ended.
+    reserved: wholly empty blocks held for tokens that will come, as far as is known.
+    over_reserved: held for nothing: for tokens that never will come, or by rows of a static batch
+        that have ended.
     cached: kept for reuse, held by nobody.
-    unusable: free, but in no hole large enough for the head of the queue.
+    unusable: free, but in no hole large enough for the head of the queue; or what makes a run a
+        power of two.
     free: empty and held by nobody.
     """
 
@@ -28,12 +30,36 @@ class KVUsage(NamedTuple):
     free: int
 
 
+# Tokens of a sequence's output in the end, as far as is known: at the most, where nothing is.
+OutputTokens = Callable[[Sequence], int]
+
+
+def final_slots(seq: Sequence, num_output_tokens: int, *, is_async: bool) -> int:
+    """Slots that a sequence has filled in the end.
+
+    Its last token is never fed back. With asynchronous scheduling it may be, when the step after it
+    is scheduled before anybody knows that it is the last.
+    """
+    num_tokens = seq.num_prompt_tokens + num_output_tokens
+    return min(num_tokens if is_async else num_tokens - 1, seq.max_num_tokens - 1)
+
+
 class KVManager(Protocol):
-    """KV memory of an engine. Every operation takes all it needs, or takes nothing and says so."""
+    """KV memory of an engine. Every operation takes all it needs, or takes nothing and says so.
+
+    Only the books, and a reservation by an oracle, know how long outputs will be.
+    """
 
     @property
     def num_free_blocks(self) -> int:
         """Blocks nobody holds, cached content or not."""
+
+    @property
+    def num_growable_blocks(self) -> int:
+        """Blocks that running sequences can begin, all of them together."""
+
+    def misfit(self, seq: Sequence) -> str | None:
+        """What a sequence would need that the pool can never give it; None if it can."""
 
     @property
     def num_shared_blocks(self) -> int:
@@ -102,8 +128,8 @@ class KVManager(Protocol):
     def release(self, seq: Sequence) -> None:
         """Take everything back."""
 
-    def usage(self) -> KVUsage:
-        """The ledger now, in slots."""
+    def usage(self, head: Sequence | None = None) -> KVUsage:
+        """The ledger now, in slots. head: of the queue, if there is one."""
 
     def check(self, holders: list[Sequence]) -> None:
         """Prove the books against the sequences that hold memory."""

@@ -7,7 +7,7 @@ from functools import partial
 from engine.allocator import BlockAllocator
 from engine.block_table import BlockTable
 from engine.config import EngineConfig
-from engine.kv_manager import KVUsage
+from engine.kv_manager import KVUsage, OutputTokens, final_slots
 from engine.prefix_trie import PrefixTrie
 from engine.request import PrefixMisses, Sequence
 
@@ -18,7 +18,9 @@ class PagedKVManager:
     Totals of the ledger are kept as tables change, so that `usage` costs the same at any load.
     """
 
-    def __init__(self, config: EngineConfig) -> None:
+    def __init__(self, config: EngineConfig, output_tokens: OutputTokens) -> None:
+        self._output_tokens = output_tokens
+        self._is_async = config.async_scheduling
         self._block_size = config.block_size
         self._num_blocks = config.num_blocks
         self._allocator = BlockAllocator(config.num_blocks, config.eviction)
@@ -33,11 +35,25 @@ class PagedKVManager:
         self._retired: set[Sequence] = set()
         self._retired_holders: dict[int, int] = {}  # block -> holders that are retired
         self._num_over_reserved_blocks = 0  # held by retired sequences alone
+        self._num_beyond: dict[Sequence, int] = {}  # reserved blocks that it will never fill
+        self._num_beyond_blocks = 0  # of all running sequences
 
     @property
     def num_free_blocks(self) -> int:
         """Blocks nobody holds, cached content or not."""
         return self._allocator.num_free
+
+    @property
+    def num_growable_blocks(self) -> int:
+        """See KVManager."""
+        return self._allocator.num_free
+
+    def misfit(self, seq: Sequence) -> str | None:
+        """See KVManager."""
+        num_blocks = self._num_blocks_for(seq.max_num_tokens - 1)  # the last is never fed back
+        if num_blocks <= self._num_blocks:
+            return None
+        return f"{num_blocks} blocks, the pool has {self._num_blocks}"
 
     @property
     def num_shared_blocks(self) -> int:
@@ -82,7 +98,15 @@ class PagedKVManager:
         table.num_published = len(prefix)
         table.num_tokens = num_filled
         self._count_table(table, +1)
+        if reserve_tokens:
+            self._count_beyond(seq, num_held)
         return True
+
+    def _count_beyond(self, seq: Sequence, num_held: int) -> None:
+        """Note for the books how many of the blocks it reserved a sequence will never fill."""
+        slots = final_slots(seq, self._output_tokens(seq), is_async=self._is_async)
+        self._num_beyond[seq] = num_beyond = max(num_held - self._num_blocks_for(slots), 0)
+        self._num_beyond_blocks += num_beyond
 
     def grow(self, seq: Sequence, num_tokens: int) -> bool:
         """See KVManager."""
@@ -156,6 +180,7 @@ class PagedKVManager:
         """See KVManager."""
         block_ids = seq.block_table.block_ids
         self._count_table(seq.block_table, -1)
+        self._num_beyond_blocks -= self._num_beyond.pop(seq, 0)
         self._retired.add(seq)
         for block_id in block_ids:
             self._retired_holders[block_id] = self._retired_holders.get(block_id, 0) + 1
@@ -174,20 +199,21 @@ class PagedKVManager:
                     del self._retired_holders[block_id]
         else:
             self._count_table(table, -1)
+            self._num_beyond_blocks -= self._num_beyond.pop(seq, 0)
         self._allocator.free(block_ids, num_kept=table.num_published)
         self._num_over_reserved_blocks += self._num_over_reserved(block_ids)
         table.clear()
 
-    def usage(self) -> KVUsage:
-        """See KVManager."""
+    def usage(self, head: Sequence | None = None) -> KVUsage:
+        """See KVManager. Every free block is of use to whoever comes."""
         block_size = self._block_size
         num_free = self._allocator.num_free
         cached = self._allocator.num_cached * block_size if self._trie is not None else 0
-        over_reserved = self._num_over_reserved_blocks * block_size
-        reserved = self._num_reserved_blocks * block_size
+        over_reserved = (self._num_over_reserved_blocks + self._num_beyond_blocks) * block_size
+        reserved = (self._num_reserved_blocks - self._num_beyond_blocks) * block_size
         held = (self._num_blocks - num_free) * block_size
-        tail = self._num_empty_slots - reserved
-        live = held - over_reserved - self._num_empty_slots
+        tail = self._num_empty_slots - self._num_reserved_blocks * block_size
+        live = held - over_reserved - reserved - tail
         free = num_free * block_size - cached
         return KVUsage(live, tail, reserved, over_reserved, cached, 0, free)
 

@@ -34,10 +34,10 @@ class ReplayEngine(EngineBase):
     """
 
     def __init__(self, config: EngineConfig, output_length: Callable[[Any], int]) -> None:
-        super().__init__(config, stepwise=False)
+        super().__init__(config, stepwise=False, output_length=output_length)
         assert self.scheduler.decodes is not None
         self._decodes = self.scheduler.decodes
-        self._output_length = output_length
+        self._true_length = output_length
         self._ends = Deadlines()  # the step that yields a member's last token
 
     def schedule(self) -> Step:
@@ -50,7 +50,7 @@ class ReplayEngine(EngineBase):
         return step
 
     def _length(self, seq: Sequence) -> int:
-        return min(self._output_length(seq.request.request_id), _most_output_tokens(seq))
+        return self._output_tokens(seq)
 
     def run(self, step: Step) -> list[int]:
         """Nothing is computed: the lengths are known."""
@@ -89,7 +89,7 @@ class ReplayEngine(EngineBase):
         if len(ended) > 1:
             ended.sort(key=running_order)
         for seq in ended:
-            is_cut = self._output_length(seq.request.request_id) > _most_output_tokens(seq)
+            is_cut = self._true_length(seq.request.request_id) > seq.max_output_tokens
             self._finish(seq, "length" if is_cut else "stop")
         return ended
 
@@ -150,7 +150,3 @@ class ReplayEngine(EngineBase):
     def in_flight(self) -> Step:
         """The oldest step in flight."""
         return self._in_flight[0]
-
-
-def _most_output_tokens(seq: Sequence) -> int:
-    return seq.max_num_tokens - seq.num_prompt_tokens

@@ -208,6 +208,11 @@ class Sequence:
         return self.num_prompt_tokens + self.num_output_tokens
 
     @property
+    def max_output_tokens(self) -> int:
+        """Tokens of output at which the sequence ends at the latest."""
+        return self.max_num_tokens - self.num_prompt_tokens
+
+    @property
     def num_computed_tokens(self) -> int:
         """Tokens whose K/V is in the pool, or will be when the step in flight ends."""
         return self.block_table.num_tokens

@@ -7,7 +7,7 @@ from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.replay_engine import ReplayEngine
 from engine.request import RequestId
-from engine.runners import ReplayRunner, ScriptedLengthRunner, ToyLMRunner
+from engine.runners import ReplayRunner, Runner, ScriptedLengthRunner, ToyLMRunner
 from engine.transformer import Transformer
 from sim.scenario import Scenario
 
@@ -46,13 +46,16 @@ def build_engine(
 
     stepwise: an engine that takes every step by itself also where tokens need not be computed.
     """
+    lengths: list[int] = workload.output_tokens.tolist()
     if scenario.runner == "toy-lm":
         toy_lm = ToyLMRunner(Transformer(scenario.toy_lm), config)
-        lengths: dict[RequestId, int] = dict(enumerate(workload.output_tokens.tolist()))
-        return Engine(config, ScriptedLengthRunner(toy_lm, lengths), with_text=False)
-    if stepwise:
-        return Engine(config, ReplayRunner(_Answers(workload)), with_text=False)
-    return ReplayEngine(config, workload.output_tokens.tolist().__getitem__)
+        by_id: dict[RequestId, int] = dict(enumerate(lengths))
+        runner: Runner = ScriptedLengthRunner(toy_lm, by_id)
+    elif stepwise:
+        runner = ReplayRunner(_Answers(workload))
+    else:
+        return ReplayEngine(config, lengths.__getitem__)
+    return Engine(config, runner, with_text=False, output_length=lengths.__getitem__)
 
 
 class _Answers(Mapping[RequestId, w.AnswerTokens]):

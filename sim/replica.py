@@ -119,7 +119,7 @@ class Replica:
         step, start_ns, duration_ns, queues, token_ids = in_flight
         yield _Late(self._env, duration_ns)
         now_ns = self._now_ns
-        self._recorder.ran(step, start_ns, now_ns, self._engine.kv.usage(), queues)
+        self._recorder.ran(step, start_ns, now_ns, self._engine.usage(), queues)
         outcome = self._engine.commit(step, token_ids)
         if isinstance(outcome, Progress):
             self._recorder.progressed(outcome, now_ns)
@@ -141,7 +141,7 @@ class Replica:
         env, engine, recorder = self._env, self._engine, self._recorder
         assert isinstance(engine, ReplayEngine)
         start_ns, next_ns = self._now_ns, env.peek()
-        queues, usage, num_seqs = self._queues, engine.kv.usage(), engine.num_decodes
+        queues, usage, num_seqs = self._queues, engine.usage(), engine.num_decodes
         if next_ns < math.inf:  # about as many as end by then
             num_steps = min(num_steps, int(next_ns - start_ns) // self._last_step_ns + 2)
         durations_ns = self._latency.decode_times_ns(
@@ -186,7 +186,7 @@ class Replica:
                 self._engine.close_batch()
                 return
             call = _Late(self._env, left_ns)
-        self._recorder.idles(self._engine.kv.usage(), self._queues)
+        self._recorder.idles(self._engine.usage(), self._queues)
         self._is_idle = True
         try:
             yield call

@@ -184,7 +184,7 @@ class LiveReplica:
         """Compute a step, which begins now, and take its tokens."""
         engine, recorder, start_ns = self._engine, self._recorder, self._now_ns
         token_ids = engine.run(step)
-        usage = engine.kv.usage()
+        usage = engine.usage()
         outputs = engine.commit(step, token_ids)
         now_ns = self._now_ns = self._clock.now_ns()
         before_ns, self._now_cpu_ns = self._now_cpu_ns, self._clock.cpu_ns()
@@ -211,7 +211,7 @@ class LiveReplica:
                 return True
         if not times_ns:
             return False
-        self._recorder.idles(self._engine.kv.usage(), self._queues)
+        self._recorder.idles(self._engine.usage(), self._queues)
         self._clock.wait_until(min(times_ns))
         self.resume()
         self._has_idled = True

@@ -140,7 +140,7 @@ class World:
 
     def usage(self) -> dict[str, int]:
         """The ledger without its zeros."""
-        return {kind: slots for kind, slots in self.engine.kv.usage()._asdict().items() if slots}
+        return {kind: slots for kind, slots in self.engine.usage()._asdict().items() if slots}
 
 
 def own_token(request_id: str, position: int) -> int:

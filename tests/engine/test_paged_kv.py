@@ -20,7 +20,12 @@ def manager(
     config = EngineConfig(
         block_size=block_size, num_blocks=num_blocks, enable_prefix_caching=caching
     )
-    return PagedKVManager(config)
+    return PagedKVManager(config, max_output_tokens)
+
+
+def max_output_tokens(seq: Sequence) -> int:
+    """Nobody knows more."""
+    return seq.max_output_tokens
 
 
 def sequence(prompt: list[int], *, block_size: int = BLOCK_SIZE) -> Sequence:

@@ -17,6 +17,11 @@ from engine.request import PrefixMisses, Request, Sequence, TokenPrompt
 BLOCK_SIZE = 2
 
 
+def max_output_tokens(seq: Sequence) -> int:
+    """Nobody knows more."""
+    return seq.max_output_tokens
+
+
 @pytest.fixture
 def caching_world(new_world):
     return lambda **settings: new_world(enable_prefix_caching=True, **settings)
@@ -325,7 +330,7 @@ class Walk:
             enable_prefix_caching=True,
             eviction=eviction,
         )
-        self.kv = PagedKVManager(config)
+        self.kv = PagedKVManager(config, max_output_tokens)
         self.memory = NaiveMemory(num_blocks)
         self.running: list[Sequence] = []
         self.counts: Counter[str] = Counter()

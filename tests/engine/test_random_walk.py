@@ -27,6 +27,14 @@ KINDS: dict[str, dict[str, object]] = {
     "priority": {"policy": "priority"},
     "async priority": {"async_scheduling": True, "policy": "priority"},
 }
+# Contiguous memory, once by each rule.
+RUN = {"memory": "contiguous", "enable_prefix_caching": False}
+KINDS |= {
+    "contiguous": RUN | {"reservation": "max"},
+    "static contiguous": RUN | {"reservation": "limit", "batching": "static"},
+    "async contiguous": RUN | {"reservation": "exact", "async_scheduling": True},
+    "priority contiguous": RUN | {"reservation": "pow2", "policy": "priority"},
+}
 
 
 def next_token(prefix: list[int]) -> int:
@@ -101,7 +109,10 @@ class Walk:
         self.rng = rng = random.Random(seed)
         self.config = EngineConfig(**(random_settings(rng) | KINDS[kind]))
         self.runner = PrefixRunner()
-        self.engine = Engine(self.config, self.runner, with_text=False)
+        self.lengths: dict[int, int] = {}
+        self.engine = Engine(
+            self.config, self.runner, with_text=False, output_length=self.lengths.__getitem__
+        )
         self.computed: tuple[Step, list[int]] | None = None  # its tokens are not committed yet
         self.pending: Counter[int] = Counter()  # tokens in flight of each request
         self.unfinished: dict[int, Sequence] = {}
@@ -114,6 +125,16 @@ class Walk:
 
     def random_tokens(self, num_tokens: int) -> list[int]:
         return self.rng.choices(ALPHABET, k=num_tokens)
+
+    @property
+    def is_reserving(self) -> bool:
+        """More than a request may come to need is asked for."""
+        return self.config.memory == "contiguous"
+
+    @property
+    def largest_run(self) -> int:
+        """Slots that one sequence can have."""
+        return self.config.num_slots
 
     # --- what happens ---
 
@@ -134,12 +155,15 @@ class Walk:
             priority=rng.randint(0, 3),
             stop_token_id=STOP,
         )
+        output = reference_output(prompt, max_new_tokens, self.config.max_model_len)
+        self.lengths[request_id] = len(output)
         try:
             self.unfinished[request_id] = self.engine.add_request(request)
         except RequestError:
             self.counts["refused"] += 1
             num_slots = min(len(prompt) + max_new_tokens, self.config.max_model_len) - 1
-            assert len(prompt) >= self.config.max_model_len or num_slots > self.config.num_slots
+            is_too_long = len(prompt) >= self.config.max_model_len
+            assert is_too_long or num_slots > self.largest_run or self.is_reserving
         else:
             self.outputs[request_id] = []
         self.check()
@@ -199,7 +223,7 @@ class Walk:
         num_there = len(engine.scheduler.waiting) + len(engine.scheduler.running)
         num_gone = counts["finished"] + counts["refused"] + counts["cancelled"]
         assert counts["added"] == num_gone + num_there
-        assert sum(engine.kv.usage()) == self.config.num_slots
+        assert sum(engine.usage()) == self.config.num_slots
         self.check_sharing()
 
     def check_sharing(self) -> None:
@@ -332,7 +356,7 @@ def test_random_walk(seed, kind):
     assert not it.unfinished
     assert not it.engine.has_work
     assert it.engine.kv.num_free_blocks == it.config.num_blocks
-    usage = it.engine.kv.usage()
+    usage = it.engine.usage()
     assert usage.cached + usage.free == it.config.num_slots
 
 

@@ -24,6 +24,14 @@ KINDS: dict[str, dict[str, object]] = {
     "priority": {"policy": "priority"},
     "async priority": {"async_scheduling": True, "policy": "priority"},
 }
+# Contiguous memory, once by each rule.
+RUN = {"memory": "contiguous", "enable_prefix_caching": False}
+KINDS |= {
+    "contiguous": RUN | {"reservation": "max"},
+    "static contiguous": RUN | {"reservation": "limit", "batching": "static"},
+    "async contiguous": RUN | {"reservation": "exact", "async_scheduling": True},
+    "priority contiguous": RUN | {"reservation": "pow2", "policy": "priority"},
+}
 SEEDS = range(60)
 NUM_TURNS_UNDER_LOAD = 50
 FIRST_ANSWER = 10_000  # content id
@@ -67,14 +75,18 @@ class Walk:
         self.rng = rng = random.Random(seed)
         self.config = config = EngineConfig(**(random_settings(rng) | KINDS[kind]))
         self.answers: dict[int, AnswerTokens] = {}
-        self.stepwise = Engine(config, ReplayRunner(self.answers), with_text=False)
-        self.replay = ReplayEngine(config, lambda request_id: len(self.answers[request_id]))
+        runner = ReplayRunner(self.answers)
+        self.stepwise = Engine(config, runner, with_text=False, output_length=self.length)
+        self.replay = ReplayEngine(config, self.length)
         self.in_flight: InFlight | None = None
         self.unfinished: list[int] = []
         self.talks: list[tuple[list[Segment], Segment]] = []  # prompts and their answers
         self.quoted: dict[int, tuple[int, int]] = {}  # who is quoted after how long a prompt
         self.counts: Counter[str] = Counter()
         self.looks = rng.choice([1.0, 0.1])  # how often `check` does
+
+    def length(self, request_id: int) -> int:
+        return len(self.answers[request_id])
 
     # --- what happens ---
 
@@ -178,7 +190,7 @@ class Walk:
     def advance(self, num_steps: int) -> None:
         """So many steps at once, of which only the last may end anybody, and one by one."""
         num_seqs, context_tokens = self.replay.num_decodes, self.replay.decode_context_tokens
-        usage = self.stepwise.kv.usage()
+        usage = self.stepwise.usage()
         begun, ended = self.replay.advance(num_steps)
         for number in range(num_steps):
             step = self.stepwise.schedule()
@@ -195,7 +207,7 @@ class Walk:
         self.check()
         self.counts["steps at once"] += num_steps if num_steps > 1 else 0
         self.counts["blocks begun at once"] += sum(begun) if num_steps > 1 else 0
-        self.counts["evicted at once"] += self.stepwise.kv.usage().cached < usage.cached
+        self.counts["evicted at once"] += self.stepwise.usage().cached < usage.cached
 
     def pass_on(self, step: Step) -> list[TokenOutput]:
         """What the stepwise engine hands out with a step: its tokens, or those of the last."""
@@ -270,8 +282,11 @@ def admissions(step: Step) -> list[tuple[object, ...]]:
 def outline(engine: Engine | ReplayEngine) -> tuple[object, ...]:
     """Who runs, who waits, the ledger, the free queue."""
     scheduler, allocator = engine.scheduler, engine.kv._allocator
-    free = (list(allocator._empty), list(allocator._cached))
-    return ids(list(scheduler.running)), ids(list(scheduler.waiting)), engine.kv.usage(), free
+    if engine.config.memory == "contiguous":
+        free: tuple[object, ...] = tuple(map(sorted, allocator._holes))
+    else:
+        free = (list(allocator._empty), list(allocator._cached))
+    return ids(list(scheduler.running)), ids(list(scheduler.waiting)), engine.usage(), free
 
 
 def tables(engine: Engine | ReplayEngine) -> list[tuple[object, ...]]:
@@ -318,6 +333,7 @@ EVENTS = (
 )
 CONTINUOUS_EVENTS = (*EVENTS, "hits of an answer under way", "preempted", "one by one", "left")
 AT_ONCE = ("steps at once", "blocks begun at once")
+CONTIGUOUS_EVENTS = ("cancelled", "together", "finished: stop", "finished: length", *AT_ONCE)
 
 
 @pytest.mark.parametrize(
@@ -328,6 +344,9 @@ AT_ONCE = ("steps at once", "blocks begun at once")
         ("async", (*CONTINUOUS_EVENTS, "cancelled in flight")),
         ("priority", (*CONTINUOUS_EVENTS, *AT_ONCE, "evicted at once")),
         ("async priority", (*CONTINUOUS_EVENTS, "cancelled in flight")),
+        ("contiguous", CONTIGUOUS_EVENTS),
+        ("static contiguous", CONTIGUOUS_EVENTS),
+        ("priority contiguous", CONTIGUOUS_EVENTS),
     ],
 )
 def test_walks_meet_everything_they_are_for(kind, events):

@@ -1,0 +1,97 @@
+"""Hands out runs of neighbouring blocks: a buddy allocator (Knuth, TAOCP 1, section 2.5)."""
+
+import heapq
+
+
+class BuddyAllocator:
+    """Blocks 0 to num_blocks - 1, in holes and runs of 1, 2, 4, ... blocks.
+
+    A run of 2^k blocks starts at a multiple of 2^k. Its buddy is the run beside it that makes up a
+    run of 2^(k+1) with it: where both are free they are one hole. The first hole that is large
+    enough is halved until it is no larger than need be. A pool that is no power of two is as many
+    separate ones as its number has binary digits 1.
+
+    num_free: blocks in holes.
+    """
+
+    def __init__(self, num_blocks: int) -> None:
+        self.num_blocks = num_blocks
+        self.num_free = num_blocks
+        num_orders = num_blocks.bit_length()
+        self._holes: list[set[int]] = [set() for _ in range(num_orders)]  # starts, by order
+        self._queues: list[list[int]] = [[] for _ in range(num_orders)]  # the same, as heaps
+        start = 0
+        for order in reversed(range(num_orders)):
+            if num_blocks >> order & 1:
+                self._put(start, order)
+                start += 1 << order
+
+    @property
+    def most_blocks(self) -> int:
+        """Blocks of the largest run there can be."""
+        return 1 << (self.num_blocks.bit_length() - 1)
+
+    def allocate(self, num_blocks: int) -> int | None:
+        """Take a run of at least so many blocks, see `size_of`; None where no hole is so large.
+
+        Returns its first block. Of the smallest holes that do, the first.
+        """
+        wanted = _order_of(num_blocks)
+        for order in range(wanted, len(self._holes)):
+            if self._holes[order]:
+                start = self._pop_first(order)
+                for half in reversed(range(wanted, order)):
+                    self._put(start + (1 << half), half)
+                self.num_free -= 1 << wanted
+                return start
+        return None
+
+    def free(self, start: int, num_blocks: int) -> None:
+        """Take back a run that was taken for so many blocks."""
+        order = _order_of(num_blocks)
+        self.num_free += 1 << order
+        while (buddy := start ^ (1 << order)) in self._holes[order]:
+            self._holes[order].remove(buddy)
+            start = min(start, buddy)
+            order += 1
+        self._put(start, order)
+
+    def num_free_for(self, num_blocks: int) -> int:
+        """Free blocks in holes that are large enough for a run of so many."""
+        orders = range(_order_of(num_blocks), len(self._holes))
+        return sum(len(self._holes[order]) << order for order in orders)
+
+    @staticmethod
+    def size_of(num_blocks: int) -> int:
+        """Blocks of the run that is taken for so many: the next power of two."""
+        return 1 << _order_of(num_blocks)
+
+    def _put(self, start: int, order: int) -> None:
+        self._holes[order].add(start)
+        heapq.heappush(self._queues[order], start)
+
+    def _pop_first(self, order: int) -> int:
+        holes, queue = self._holes[order], self._queues[order]
+        while queue[0] not in holes:  # merged since
+            heapq.heappop(queue)
+        start = heapq.heappop(queue)
+        holes.remove(start)
+        return start
+
+    def check(self, runs: dict[int, int]) -> None:
+        """Prove the books against the runs that are held: first block -> blocks asked for."""
+        owner = [0] * self.num_blocks
+        held = [(start, _order_of(num_blocks)) for start, num_blocks in runs.items()]
+        holes = [(start, order) for order, starts in enumerate(self._holes) for start in starts]
+        for start, order in held + holes:
+            assert start % (1 << order) == 0, "a run does not start at a multiple of its size"
+            for block in range(start, start + (1 << order)):
+                owner[block] += 1
+        assert set(owner) <= {1}, "a block is lost, or in two places"
+        assert self.num_free == sum(1 << order for _, order in holes)
+        for start, order in holes:
+            assert start ^ (1 << order) not in self._holes[order], "two free buddies are apart"
+
+
+def _order_of(num_blocks: int) -> int:
+    return (num_blocks - 1).bit_length()

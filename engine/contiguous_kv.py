@@ -1,0 +1,204 @@
+"""Contiguous KV memory: a run of neighbouring blocks for each sequence, reserved at admission."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from engine.buddy import BuddyAllocator
+from engine.config import EngineConfig
+from engine.kv_manager import KVUsage, OutputTokens, final_slots
+from engine.request import Sequence
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a sequence holds: the blocks it reserved from `start` on, and those it will fill."""
+
+    start: int
+    num_reserved: int
+    num_final: int
+
+
+class ContiguousKVManager:
+    """The door of `engine.kv_manager` over a buddy allocator. A run never moves and never grows.
+
+    How long a run is decides `EngineConfig.reservation`; of more blocks than were reserved, since
+    runs are powers of two, nobody has a use.
+    """
+
+    def __init__(self, config: EngineConfig, output_tokens: OutputTokens) -> None:
+        self._config = config
+        self._output_tokens = output_tokens
+        self._allocator = BuddyAllocator(config.num_blocks)
+        self._runs: dict[Sequence, Run] = {}
+        self._retired: set[Sequence] = set()
+        self._num_live_slots = 0  # the totals of running sequences
+        self._num_begun_blocks = 0
+        self._num_final_blocks = 0
+        self._num_reserved_blocks = 0
+        self._num_retired_blocks = 0  # reserved by retired ones
+
+    @property
+    def num_free_blocks(self) -> int:
+        """See KVManager."""
+        return self._allocator.num_free
+
+    @property
+    def num_growable_blocks(self) -> int:
+        """See KVManager. Whoever runs has all that it can come to need."""
+        return self._num_reserved_blocks - self._num_begun_blocks
+
+    @property
+    def num_shared_blocks(self) -> int:
+        """See KVManager."""
+        return 0
+
+    def misfit(self, seq: Sequence) -> str | None:
+        """See KVManager."""
+        num_blocks = self._num_reserved(seq)
+        if num_blocks <= self._allocator.most_blocks:
+            return None
+        return (
+            f"a run of {num_blocks} blocks, the largest of the pool has "
+            f"{self._allocator.most_blocks} of its {self._config.num_blocks}"
+        )
+
+    def begin_step(self, index: int) -> None:
+        """See KVManager."""
+
+    def cached_prefix(self, seq: Sequence) -> list[int]:
+        """See KVManager."""
+        return []
+
+    def admit(
+        self,
+        seq: Sequence,
+        prefix: list[int],
+        num_tokens: int,
+        *,
+        reserve_tokens: int = 0,
+        fit_tokens: int = 0,
+        watermark_blocks: int = 0,
+    ) -> bool:
+        """See KVManager. The run is reserved by the rule, whatever is asked for."""
+        num_reserved = self._num_reserved(seq)
+        if self._allocator.num_free < watermark_blocks + self._allocator.size_of(num_reserved):
+            return False
+        start = self._allocator.allocate(num_reserved)
+        if start is None:
+            return False
+        run = Run(start, num_reserved, self._num_blocks_for(self._final_slots(seq)))
+        self._runs[seq] = run
+        seq.block_table.block_ids = list(range(start, start + num_reserved))
+        self._count_run(seq, run, +1)
+        return self.grow(seq, num_tokens)
+
+    def grow(self, seq: Sequence, num_tokens: int) -> bool:
+        """See KVManager."""
+        table = seq.block_table
+        num_begun = self._num_blocks_for(table.num_tokens)
+        table.num_tokens += num_tokens
+        num_needed = self._num_blocks_for(table.num_tokens)
+        assert num_needed <= self._runs[seq].num_reserved, "a sequence outgrew its run"
+        self._num_begun_blocks += num_needed - num_begun
+        self._num_live_slots += num_tokens
+        return True
+
+    def begin(self, seqs: list[Sequence], steps: list[int] | None = None) -> bool:
+        """See KVManager."""
+        self._num_begun_blocks += len(seqs)
+        return True
+
+    def fill(self, num_tokens: int, num_reserved_blocks: int = 0) -> None:
+        """See KVManager."""
+        self._num_live_slots += num_tokens
+        self._num_begun_blocks += num_reserved_blocks
+
+    def publish(self, seq: Sequence, num_tokens: int) -> None:
+        """See KVManager. Nothing is shared."""
+
+    def defer_publishing(self, seq: Sequence, catch_up: Callable[[Sequence], None]) -> bool:
+        """See KVManager."""
+        return False
+
+    def resume_publishing(self, seq: Sequence) -> None:
+        """See KVManager."""
+
+    def retire(self, seq: Sequence) -> None:
+        """See KVManager."""
+        run = self._runs[seq]
+        self._count_run(seq, run, -1)
+        self._retired.add(seq)
+        self._num_retired_blocks += run.num_reserved
+
+    def release(self, seq: Sequence) -> None:
+        """See KVManager."""
+        run = self._runs.pop(seq)
+        if seq in self._retired:
+            self._retired.remove(seq)
+            self._num_retired_blocks -= run.num_reserved
+        else:
+            self._count_run(seq, run, -1)
+        self._allocator.free(run.start, run.num_reserved)
+        seq.block_table.clear()
+
+    def usage(self, head: Sequence | None = None) -> KVUsage:
+        """See KVManager."""
+        block_size = self._config.block_size
+        num_free = self._allocator.num_free
+        num_useful = num_free
+        if head is not None:
+            num_useful = self._allocator.num_free_for(self._num_reserved(head))
+        num_held = self._config.num_blocks - num_free
+        num_unused = num_held - self._num_reserved_blocks - self._num_retired_blocks
+        over_reserved = self._num_reserved_blocks - self._num_final_blocks
+        return KVUsage(
+            live=self._num_live_slots,
+            tail=self._num_begun_blocks * block_size - self._num_live_slots,
+            reserved=(self._num_final_blocks - self._num_begun_blocks) * block_size,
+            over_reserved=(over_reserved + self._num_retired_blocks) * block_size,
+            cached=0,
+            unusable=(num_unused + num_free - num_useful) * block_size,
+            free=num_useful * block_size,
+        )
+
+    def check(self, holders: list[Sequence]) -> None:
+        """See KVManager."""
+        assert set(holders) == set(self._runs)
+        self._allocator.check({run.start: run.num_reserved for run in self._runs.values()})
+        running = [seq for seq in holders if seq not in self._retired]
+        for seq in running:
+            num_begun = self._num_blocks_for(seq.block_table.num_tokens)
+            assert num_begun <= self._runs[seq].num_final <= self._runs[seq].num_reserved
+        usage = self.usage(None)
+        assert min(usage) >= 0
+        assert sum(usage) == self._config.num_slots
+        assert usage.live == sum(seq.block_table.num_tokens for seq in running)
+
+    def _count_run(self, seq: Sequence, run: Run, sign: int) -> None:
+        table = seq.block_table
+        self._num_live_slots += sign * table.num_tokens
+        self._num_begun_blocks += sign * self._num_blocks_for(table.num_tokens)
+        self._num_final_blocks += sign * run.num_final
+        self._num_reserved_blocks += sign * run.num_reserved
+
+    def _num_reserved(self, seq: Sequence) -> int:
+        """Blocks that a sequence reserves."""
+        num_output = self._output_tokens(seq)
+        match self._config.reservation:
+            case "max":
+                num_slots = self._config.max_model_len
+            case "limit":
+                num_slots = seq.max_num_tokens
+            case "pow2":
+                rounded_up = 1 << (num_output - 1).bit_length()
+                num_slots = min(seq.num_prompt_tokens + rounded_up, self._config.max_model_len)
+            case _:
+                num_slots = self._final_slots(seq)
+        return self._num_blocks_for(num_slots)
+
+    def _final_slots(self, seq: Sequence) -> int:
+        is_async = self._config.async_scheduling
+        return final_slots(seq, self._output_tokens(seq), is_async=is_async)
+
+    def _num_blocks_for(self, num_tokens: int) -> int:
+        return -(-num_tokens // self._config.block_size)

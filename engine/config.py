@@ -38,6 +38,8 @@ class EngineConfig:
         two; `exact`, what will be filled. The last two need an oracle that knows the output.
     enable_prefix_caching: share full blocks of equal content through the prefix trie.
     eviction: which cached block loses its content first: `lru`, `lfu` or `fifo`.
+    mixed_batches: compute prompts and decodes in one step (continuous batching); else, as vLLM V0
+        does, prompts alone while any can be admitted.
     enable_chunked_prefill: let a prompt be computed over several steps.
     long_prefill_token_threshold: most tokens one sequence gets of a step while another is in the
         system; 0 sets no limit.
@@ -62,6 +64,7 @@ class EngineConfig:
     reservation: str = "max"
     enable_prefix_caching: bool = False
     eviction: str = "lru"
+    mixed_batches: bool = True
     enable_chunked_prefill: bool = True
     long_prefill_token_threshold: int = 0
     watermark: float = 0.0
@@ -89,6 +92,12 @@ class EngineConfig:
             "async_scheduling",
             "false with static batching",
             self.batching == "continuous" or not self.async_scheduling,
+        )
+        is_like_v0 = not (self.enable_chunked_prefill or self.async_scheduling)
+        self._require(
+            "mixed_batches",
+            "true with enable_chunked_prefill, async_scheduling, or policy priority",
+            self.mixed_batches or (is_like_v0 and self.policy == "fcfs"),
         )
         is_version = re.fullmatch(r"[0-9]{1,4}\.[0-9]{1,4}([.+a-z].*)?", self.vllm_version)
         self._require("vllm_version", "a version such as 0.32 or 0.11.0", bool(is_version))

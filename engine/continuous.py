@@ -275,6 +275,20 @@ class ContinuousScheduler(Scheduler):
         seq.num_placeholders += step.add(seq, start, num_tokens)
 
 
+class PrefillFirstScheduler(ContinuousScheduler):
+    """Steps of whole prompts alone while any can be admitted, and of decodes alone else."""
+
+    def _fill(self, step: Step) -> None:
+        cap = self.config.max_num_batched_tokens
+        if self.waiting:
+            self._admit_waiting(step, cap)
+        if not step.chunks:
+            self._schedule_running(step, cap)
+        elif self.decodes is not None:  # they miss this step
+            for seq in self.decodes.members():
+                self._leave_decodes(seq, step)
+
+
 class PriorityScheduler(ContinuousScheduler):
     """The lowest priority number first, of equals the first to come; the last of them is preempted.
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from engine.config import ORACLES, ConfigError, EngineConfig
 from engine.contiguous_kv import ContiguousKVManager
-from engine.continuous import ContinuousScheduler, PriorityScheduler
+from engine.continuous import ContinuousScheduler, PrefillFirstScheduler, PriorityScheduler
 from engine.kv_manager import KVManager, KVUsage, OutputTokens
 from engine.paged_kv import PagedKVManager
 from engine.request import Request, RequestError, RequestId, Sequence, Status
@@ -28,6 +28,8 @@ def _kv_manager(config: EngineConfig, output_tokens: OutputTokens, *, is_known: 
 def _scheduler_class(config: EngineConfig) -> type[Scheduler]:
     if config.batching == "static":
         return StaticScheduler
+    if not config.mixed_batches:
+        return PrefillFirstScheduler
     return PriorityScheduler if config.policy == "priority" else ContinuousScheduler
 
 

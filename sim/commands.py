@@ -147,6 +147,22 @@ def twin(
 
 
 @app.command()
+def systems(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, not a table.")] = False,
+) -> None:
+    """Show the serving systems that a scenario can name, and what settings they stand for.
+
+    In a scenario: `systems: [orca-max, vllm]`, or with other settings besides
+    `systems: {small: {preset: vllm, max_num_seqs: 8}}`.
+
+    Example: kvsim systems
+    """
+    from sim.systems_command import print_systems
+
+    print_systems(as_json=as_json)
+
+
+@app.command()
 def demo(
     prompts: Annotated[list[str], typer.Argument(help="Texts to continue.")],
     _prompts_follow: Annotated[

@@ -1,4 +1,4 @@
-"""Catalogues of GPUs and models: data files in which every figure has its source."""
+"""Catalogues of GPUs, models and systems: data files in which every figure has its source."""
 
 from typing import Any
 
@@ -8,18 +8,21 @@ from sim.catalogue.hardware import Hardware
 from sim.catalogue.hf_config import read_config
 from sim.catalogue.hf_ids import key_of
 from sim.catalogue.model import Model
+from sim.catalogue.systems import System, load_system
 from sim.errors import UserError
 
 __all__ = [
     "Efficiency",
     "Hardware",
     "Model",
+    "System",
     "common_efficiency",
     "find_model",
     "is_config_path",
     "load_efficiency",
     "load_hardware",
     "load_model",
+    "load_system",
     "names",
 ]
 
@@ -60,5 +63,5 @@ def find_model(name_or_hf_id: str) -> str:
 
 
 def names(table: str) -> list[str]:
-    """Names in a table of the catalogue: `hardware` or `models`."""
+    """Names in a table of the catalogue: `hardware`, `models` or `systems`."""
     return sorted(read(table))

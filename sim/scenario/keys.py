@@ -7,6 +7,7 @@ from typing import Any
 from sim.catalogue import is_config_path
 from sim.errors import UserError
 from sim.scenario.mistakes import shorten
+from sim.scenario.scenario import named_systems
 from sim.scenario.yaml_text import parse
 
 # Keys whose value is the path of a file: relative to the folder of the scenario file or, on the
@@ -47,6 +48,8 @@ def set_key(data: dict[str, Any], keys: list[str], value: Any, where: str) -> No
         child = node.get(key)
         if key == "latency" and not isinstance(child, dict):  # a bare word names the kind
             child = {"kind": child or "roofline"}
+        if key == "systems":
+            child = named_systems(child)
         if key in _LENGTH_KEYS and isinstance(child, int):  # a bare number is a fixed length
             child = {"fixed": child}
         if child is None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator
 
 from sim import catalogue
 from sim.errors import UserError
@@ -28,6 +28,13 @@ _SWEPT = {
 }
 
 
+def named_systems(systems: Any) -> Any:
+    """A mapping of systems; a list of names stands for the presets of these names."""
+    if isinstance(systems, list) and all(isinstance(name, str) for name in systems):
+        return {name: {"preset": name} for name in systems}
+    return systems
+
+
 def _known(load: Callable[[str], object], name: str) -> str:
     """A name that can be loaded. Raises ValueError, as pydantic expects of a validator."""
     try:
@@ -42,7 +49,8 @@ class Scenario(Spec):
 
     model: whose time is charged, by its name in the catalogue or the path of its config.json.
     toy_lm: the transformer that computes, with runner toy-lm.
-    systems: what is compared, each a name and the engine settings in which it differs.
+    systems: what is compared, each a name and the engine settings in which it differs; `preset`
+        is the name of settings in the catalogue. A list of names stands for these presets.
     sweep: key paths and the values they take; all combinations are run.
     replications: runs of every point, each with a seed of its own (seed, seed + 1, ...).
     """
@@ -58,7 +66,9 @@ class Scenario(Spec):
     toy_lm: ToyLMSettings = ToyLMSettings()
     engine: EngineSettings = EngineSettings()
     workload: WorkloadSpec
-    systems: dict[str, dict[str, Any]] = Field({"default": {}}, min_length=1)
+    systems: Annotated[
+        dict[str, dict[str, Any]], BeforeValidator(named_systems), Field(min_length=1)
+    ] = Field({"default": {}})
     sweep: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field({})
 
     @field_validator("name")
@@ -90,6 +100,8 @@ class Scenario(Spec):
                     f"got the name {name!r}, expected one of letters, digits, spaces and "
                     "any of . , : + / ( ) = % - _, at most 40"
                 )
+            if "preset" in settings:
+                _known(catalogue.load_system, settings["preset"])
             if "max_model_len" in settings:
                 raise ValueError(
                     f"max_model_len only in `engine`, for it shapes the requests that all systems "
@@ -117,5 +129,11 @@ class Scenario(Spec):
         return cls.model_validate_json(to_json(data))
 
     def engine_settings(self, system: str) -> dict[str, Any]:
-        """The settings of one system: the common ones, overridden by its own."""
-        return {**asdict(self.engine), **self.systems[system]}
+        """The settings of one system: the common ones, those of its preset, and its own."""
+        own = dict(self.systems[system])
+        preset = own.pop("preset", None)
+        return {
+            **asdict(self.engine),
+            **(catalogue.load_system(preset).engine if preset else {}),
+            **own,
+        }

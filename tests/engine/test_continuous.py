@@ -293,3 +293,40 @@ def test_every_block_is_back_when_all_have_ended(new_world):
         world.run()
         assert len(world.finished) == 6
         assert world.num_free_blocks == 5
+
+
+# --- prompts first, and alone ---
+
+V0 = {
+    "mixed_batches": False,
+    "enable_chunked_prefill": False,
+    "max_num_batched_tokens": 64,
+    "max_model_len": 64,
+}
+
+
+def test_prompts_alone_go_before_decodes(new_world):
+    """a waits for the prompt of b, which comes meanwhile, and decodes beside it afterwards."""
+    world = new_world(**V0)
+    world.add("a", 4, 3)
+    log = [world.step()]
+    world.add("b", 6, 2)
+    assert log + world.run() == ["a 0+4", "b 0+6", "a 4+1, b 6+1", "a 5+1"]
+
+
+def test_prompts_alone_that_find_no_blocks_wait_while_others_decode(new_world):
+    """b needs 13 of 12 free blocks until a has ended."""
+    world = new_world(**V0)
+    world.add("a", 8, 2)
+    world.add("b", 26, 1)
+    assert world.run() == ["a 0+8", "a 8+1", "b 0+26"]
+
+
+def test_a_preempted_sequence_is_computed_again_alone(new_world):
+    """Both fill 8 of 9 blocks; when a needs one more, and then b, b gives its own back."""
+    world = new_world(**V0, num_blocks=9)
+    world.add("a", 8, 4)
+    world.add("b", 8, 3)
+    log = world.run()
+    assert log[:2] == ["a 0+8, b 0+8", "a 8+1 | preempted b"]
+    assert log[-2:] == ["b 0+9", "b 9+1"]

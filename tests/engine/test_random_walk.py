@@ -27,6 +27,12 @@ KINDS: dict[str, dict[str, object]] = {
     "priority": {"policy": "priority"},
     "async priority": {"async_scheduling": True, "policy": "priority"},
 }
+# max_num_batched_tokens: a prompt must fit.
+KINDS["prefill first"] = {
+    "mixed_batches": False,
+    "enable_chunked_prefill": False,
+    "max_num_batched_tokens": 130,
+}
 # Contiguous memory, once by each rule.
 RUN = {"memory": "contiguous", "enable_prefix_caching": False}
 KINDS |= {
@@ -289,6 +295,8 @@ class Walk:
             self.counts["chunks that do not sample"] += not samples
         assert len(step.chunks) == len({chunk.seq for chunk in step.chunks})
         assert not {chunk.seq for chunk in step.chunks} & set(step.preempted)
+        if not self.config.mixed_batches and step.admitted:
+            assert {chunk.seq for chunk in step.chunks} == {seq for seq, _ in step.admitted}
         self.check_limits(step)
         self.check_shape(step)
 

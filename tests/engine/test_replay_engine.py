@@ -24,6 +24,12 @@ KINDS: dict[str, dict[str, object]] = {
     "priority": {"policy": "priority"},
     "async priority": {"async_scheduling": True, "policy": "priority"},
 }
+# max_num_batched_tokens: a prompt must fit.
+KINDS["prefill first"] = {
+    "mixed_batches": False,
+    "enable_chunked_prefill": False,
+    "max_num_batched_tokens": 130,
+}
 # Contiguous memory, once by each rule.
 RUN = {"memory": "contiguous", "enable_prefix_caching": False}
 KINDS |= {

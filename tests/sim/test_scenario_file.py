@@ -92,7 +92,7 @@ ADDED = {
     "systems: {a: {max_model_len: 64}}": ("systems", "max_model_len", "'a'", "engine"),
     "systems: {a: 3}": ("systems.a", "3"),
     "systems: {a: }": ("systems.a", "None"),
-    "systems: [a, b]": ("systems", "['a', 'b']"),
+    "systems: [a, b]": ("systems", "'a'"),
     "systems: {}": ("systems", "{}", "at least 1"),
     "sweep: {engine.block_size: 8}": ("sweep.engine.block_size", "8"),
     "sweep: {engine.block_size: []}": ("sweep.engine.block_size", "[]", "at least 1"),

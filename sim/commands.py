@@ -285,6 +285,32 @@ def validate(
 
 
 @app.command()
+def reproduce(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Publications, such as vllm-0.6.0; without: all.")
+    ] = None,
+    scenarios: Annotated[
+        Path, typer.Option(help="Folder of published figures and of their scenarios.")
+    ] = Path("scenarios/published"),
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Override one key of every scenario (repeatable)."),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for pages and figures.")] = Path(
+        "runs/reproduced"
+    ),
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, not tables.")] = False,
+) -> None:
+    """Simulate what publications printed, and set ours beside theirs.
+
+    Example: kvsim reproduce pagedattention-memory
+    """
+    from sim.reproduce.command import reproduce as reproduce_papers
+
+    reproduce_papers(names or [], scenarios, overrides or [], out, as_json=as_json)
+
+
+@app.command()
 def fit_roofline(
     hardware: Annotated[str, typer.Argument(help="GPU of the catalogue.")],
     folders: Annotated[list[Path], typer.Argument(help="Folders of tables measured on it.")],

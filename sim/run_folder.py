@@ -38,6 +38,15 @@ def folder_for(scenario: Scenario, out: Path, *, stepwise: bool = False) -> Path
     return out / f"{scenario.name}-{hashlib.sha256(decisive.encode()).hexdigest()[:10]}"
 
 
+def refuse_other_folder(out: Path, mark: str, what: str) -> None:
+    """Raise UserError for a folder that is there and is not an earlier one of the same kind.
+
+    mark: a file that all of the kind have. what: they are, in a word.
+    """
+    if out.exists() and not (out / mark).is_file():
+        raise UserError(f"{out}: is there and no earlier {what}; expected a new --out folder")
+
+
 @contextmanager
 def new_folder(folder: Path, *, replaces: bool = False) -> Iterator[Path]:
     """A folder to write into, that becomes `folder` at the end if all went well.

@@ -10,7 +10,7 @@ import pandas as pd
 from sim.errors import UserError
 from sim.latency.build import build_latency
 from sim.progress import progress_bar
-from sim.run_folder import new_folder
+from sim.run_folder import new_folder, refuse_other_folder
 from sim.tables import print_table
 from sim.validation.case import Case, Point, count_reasons
 from sim.validation.fit_host import fit_host_cost
@@ -45,7 +45,7 @@ def validate_cases(
 
     Raises UserError, after all others are done, for cases that cannot be read or predicted.
     """
-    _refuse_other_folder(out)
+    refuse_other_folder(out, "rows.csv", "validation")
     if fit_files and kind not in (None, "fitted"):
         raise UserError(f"--fit: expected --latency fitted, got {kind}")
     if kind == "fitted" and not fit_files:
@@ -66,12 +66,6 @@ def validate_cases(
     print(f"rows and figure in {out}", file=sys.stderr)
     if mistakes:
         raise UserError("\n".join(mistakes))
-
-
-def _refuse_other_folder(out: Path) -> None:
-    """Only an earlier validation is replaced."""
-    if out.exists() and not (out / "rows.csv").is_file():
-        raise UserError(f"{out}: is there and no earlier validation; expected a new --out folder")
 
 
 def _validate_all(

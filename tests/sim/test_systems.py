@@ -72,9 +72,7 @@ def test_unknown_preset_is_named_with_those_there_are(load):
 
 
 def test_setting_that_does_not_fit_the_preset_is_named(load):
-    with pytest.raises(
-        UserError, match=r"orca-max.max_num_batched_tokens: got 32, expected"
-    ):
+    with pytest.raises(UserError, match=r"orca-max.max_num_batched_tokens: got 32, expected"):
         load("[orca-max]", "engine.max_num_batched_tokens=32")
 
 

@@ -1,0 +1,1 @@
+"""Published figures set against simulations of what they were measured on."""

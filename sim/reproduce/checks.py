@@ -1,0 +1,174 @@
+"""What is asked of several published values together: ratios, orders, lines."""
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from itertools import combinations, pairwise
+from typing import Annotated, Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+from pydantic import Field
+
+from sim.scenario.spec import Spec
+
+
+class Outcome(NamedTuple):
+    """One line: published and ours in words, what is expected, and whether ours is."""
+
+    name: str
+    published: str
+    ours: str
+    expected: str
+    is_inside: bool
+
+
+class _Check(Spec):
+    """metric: of which it is asked."""
+
+    metric: str
+
+    def outcomes(self, results: pd.DataFrame) -> list[Outcome]:
+        """results: columns series, at, metric, published, ours."""
+        return self._outcomes(results[results["metric"] == self.metric])
+
+    @abstractmethod
+    def _outcomes(self, values: pd.DataFrame) -> list[Outcome]:
+        """Of the rows of the metric."""
+
+
+class Ratio(_Check):
+    """One series by another, at every point within a share of what was published."""
+
+    kind: Literal["ratio"]
+    of: str
+    to: str
+    within: float = Field(gt=0)
+
+    def _outcomes(self, values: pd.DataFrame) -> list[Outcome]:
+        published, ours = (_by_series(values, kind) for kind in ("published", "ours"))
+        return [
+            _within(
+                f"{self.of} / {self.to} at {at}",
+                published[self.of][at] / published[self.to][at],
+                ours[self.of][at] / ours[self.to][at],
+                self.within,
+            )
+            for at in published.index
+        ]
+
+
+class Order(_Check):
+    """The points of a series stand in the published order; those nearer than `apart` in any."""
+
+    kind: Literal["order"]
+    series: str
+    apart: float = Field(1.05, ge=1)
+
+    def _outcomes(self, values: pd.DataFrame) -> list[Outcome]:
+        published, ours = (_by_series(values, kind)[self.series] for kind in ("published", "ours"))
+        pairs = list(self._pairs(published))
+        wrong = [f"{low} < {high}" for low, high in pairs if ours[low] >= ours[high]]
+        got = f"not {', '.join(wrong)}" if wrong else "the same"
+        name = f"order of the points, {self.series}"
+        return [Outcome(name, f"{len(pairs)} pairs", got, "the same", not wrong)]
+
+    def _pairs(self, values: "pd.Series[float]") -> Iterator[tuple[str, str]]:
+        """Points, the lower one first, that are apart."""
+        for a, b in combinations(values.sort_values().index, 2):
+            if values[b] > self.apart * values[a]:
+                yield a, b
+
+
+class Rising(_Check):
+    """The series rise strictly, in the order in which they are named, at every point."""
+
+    kind: Literal["rising"]
+    series: list[str] = Field(min_length=2)
+
+    def _outcomes(self, values: pd.DataFrame) -> list[Outcome]:
+        ours = _by_series(values, "ours")[self.series]
+        outcomes = []
+        for at, row in ours.iterrows():
+            wrong = [
+                f"{low} < {high}" for low, high in pairwise(self.series) if row[low] >= row[high]
+            ]
+            name = f"{self.metric} at {at}"
+            got = f"not {', '.join(wrong)}" if wrong else "the same"
+            outcomes.append(Outcome(name, " < ".join(self.series), got, "the same", not wrong))
+        return outcomes
+
+
+class Line(_Check):
+    """From a point on the values are on a line: where it begins, and how steep it is."""
+
+    kind: Literal["line"]
+    first: float
+    begins: Annotated[list[float], Field(min_length=2, max_length=2)]
+    within: float = Field(gt=0)
+
+    def _outcomes(self, values: pd.DataFrame) -> list[Outcome]:
+        full = values[values["at"] >= self.first]
+        lines = {kind: np.polyfit(full["at"], full[kind], 1) for kind in ("published", "ours")}
+        published, ours = (-line[1] / line[0] for line in lines.values())
+        low, high = self.begins
+        return [
+            Outcome(
+                f"where the line of {self.metric} begins",
+                f"{published:.0f}",
+                f"{ours:.0f}",
+                f"{low:g} to {high:g}",
+                bool(low <= ours <= high),
+            ),
+            _within(
+                f"{self.metric} for each further one",
+                lines["published"][0],
+                lines["ours"][0],
+                self.within,
+            ),
+        ]
+
+
+class Plateau(_Check):
+    """The mean from a point on."""
+
+    kind: Literal["plateau"]
+    first: float
+    within: float = Field(gt=0)
+
+    def _outcomes(self, values: pd.DataFrame) -> list[Outcome]:
+        full = values[values["at"] >= self.first]
+        name = f"{self.metric} from {self.first:g} on"
+        return [_within(name, full["published"].mean(), full["ours"].mean(), self.within)]
+
+
+class Below(_Check):
+    """Every value is below a limit."""
+
+    kind: Literal["below"]
+    limit: float
+
+    def _outcomes(self, values: pd.DataFrame) -> list[Outcome]:
+        rows = zip(values["at"], values["published"], values["ours"], strict=True)
+        return [
+            Outcome(
+                f"{self.metric} at {at}",
+                f"{published:.0f}",
+                f"{ours:.0f}",
+                f"below {self.limit:g}",
+                bool(ours < self.limit),
+            )
+            for at, published, ours in rows
+        ]
+
+
+Check = Annotated[Ratio | Order | Rising | Line | Plateau | Below, Field(discriminator="kind")]
+
+
+def _by_series(values: pd.DataFrame, kind: str) -> pd.DataFrame:
+    """A row for each point, a column for each series."""
+    return values.pivot_table(index="at", columns="series", values=kind, sort=False)
+
+
+def _within(name: str, published: float, ours: float, share: float) -> Outcome:
+    is_inside = bool(abs(ours / published - 1) <= share)
+    return Outcome(name, f"{published:.3g}", f"{ours:.3g}", f"within {share:.0%}", is_inside)

@@ -1,0 +1,297 @@
+"""Published figures: read, simulated, set beside ours, and asked for what follows."""
+
+import json
+import math
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from sim.errors import UserError
+from sim.reproduce.checks import Below, Line, Order, Outcome, Plateau, Ratio, Rising
+from sim.reproduce.paper import Paper, Series, load_papers
+from sim.reproduce.run import Result, as_frame, run_paper, steady
+from sim.scenario import Scenario
+from sim.scenario.deployed import build_config
+from sim.scenario.file import load_scenario
+from sim.simulate import simulate
+
+FOLDER = Path(__file__).parents[2] / "scenarios" / "published"
+PAPERS = load_papers(FOLDER, [])
+ALL_SERIES = [(name, series) for name, paper in PAPERS.items() for series in paper.series]
+
+SMALL = """\
+name: small
+latency: {kind: constant, step_time_s: 0.1}
+engine: {num_blocks: 64}
+workload:
+  requests: 10
+  arrivals: {closed_loop: {concurrency: 1}}
+  prompts: {unique: 8}
+  outputs: 5
+"""
+PRINTED = """\
+title = "A paper"
+source = "nowhere"
+[[series]]
+title = "ours"
+scenario = "small"
+settings = ["workload.outputs={out}"]
+points = { at = ["short", "long"], out = [5, 9] }
+published = { tpot_mean_s = [0.1, 0.125], requests_per_s = [nan, 1.0] }
+tolerance = { tpot_mean_s = [0.01, 0.1] }
+[[checks]]
+kind = "below"
+metric = "tpot_mean_s"
+limit = 1
+"""
+
+
+@pytest.fixture
+def published(kvsim):
+    """A folder of one publication, `mine`, beside which the command is called."""
+    folder = kvsim.folder / "published"
+    folder.mkdir()
+    (folder / "small.yaml").write_text(SMALL)
+    (folder / "mine.toml").write_text(PRINTED)
+    return folder
+
+
+@pytest.mark.parametrize(("name", "series"), ALL_SERIES, ids=lambda v: getattr(v, "title", v))
+def test_every_series_has_a_scenario_at_each_point(name, series):
+    for place in range(len(series.at)):
+        scenario = load_scenario(FOLDER / f"{series.scenario}.yaml", series.overrides(place))
+        assert build_config(scenario, series.system).num_blocks > 900
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "num_inside", "num_outside"),
+    [
+        ("pagedattention-memory", 6, 0),
+        ("vllm-0.6.0", 16, 2),
+        ("trtllm-1.0", 30, 2),
+        ("nim-1.8", 9, 0),
+        ("mlperf-4.1", 1, 3),
+    ],
+)
+def test_as_many_are_inside_as_the_documentation_says(name, num_inside, num_outside):
+    """docs/reproduce.md has the reasons of those that are not."""
+    paper = PAPERS[name]
+    results = run_paper(paper, FOLDER, [])
+    outcomes = [o for check in paper.checks for o in check.outcomes(as_frame(results))]
+    verdicts = [*(r.is_inside for r in results), *(o.is_inside for o in outcomes)]
+    assert (verdicts.count(True), verdicts.count(False)) == (num_inside, num_outside)
+
+
+def test_every_publication_is_in_that_test():
+    assert len(PAPERS) == 5
+
+
+@pytest.mark.slow
+def test_shares_of_the_memory_add_up_to_all_of_it():
+    """Token states, reservation, internal, external and others; of whole numbers of slots."""
+    results = run_paper(PAPERS["pagedattention-memory"], FOLDER, ["workload.requests=300"])
+    by_series = as_frame(results).groupby("series")["ours"]
+    sums = {name: sum(shares) for name, shares in by_series if name != "vLLM"}
+    assert sums == pytest.approx(dict.fromkeys(sums, 1.0), rel=1e-12)
+    assert len(sums) == 3
+
+
+# --- the command ---
+
+
+def test_command_prints_values_and_what_follows_and_leaves_a_page_and_a_figure(kvsim, published):
+    done = kvsim("reproduce", "--scenarios", "published", "--out", "pages")
+    assert done.returncode == 0, done.stderr
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert ["ours", "short", "tpot_mean", "100", "ms", "100", "ms", "0%", "1%", "inside"] in lines
+    assert [
+        "ours",
+        "long",
+        "tpot_mean",
+        "125",
+        "ms",
+        "100",
+        "ms",
+        "-20.0%",
+        "10%",
+        "OUTSIDE",
+    ] in lines
+    assert "mine: 3 of 4 inside" in done.stdout
+    left = {path.name for path in (kvsim.folder / "pages").iterdir()}
+    assert left == {"mine.md", "mine.png", "reproduced.json"}
+    page = (kvsim.folder / "pages" / "mine.md").read_text()
+    assert "| ours | long | tpot_mean | 125 ms | 100 ms | -20.0% | 10% | OUTSIDE |" in page
+
+
+def test_command_prints_json(kvsim, published):
+    done = kvsim("reproduce", "mine", "--scenarios", "published", "--json")
+    (paper,) = json.loads(done.stdout)
+    assert [v["is_inside"] for v in paper["values"]] == [True, False, None]
+    assert [v["tolerance"] for v in paper["values"]] == [0.01, 0.1, None]
+    assert paper["follows"][0]["expected"] == "below 1"
+
+
+def test_command_replaces_no_folder_but_an_earlier_reproduction(kvsim, published):
+    (kvsim.folder / "pages").mkdir()
+    (kvsim.folder / "pages" / "precious").write_text("x")
+    done = kvsim("reproduce", "--scenarios", "published", "--out", "pages")
+    assert done.returncode == 2
+    assert done.stderr.startswith("kvsim: pages: is there and no earlier reproduction")
+    assert kvsim.left("pages") == ["precious"]
+    for _ in range(2):
+        again = kvsim("reproduce", "--scenarios", "published", "--out", "other")
+        assert again.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("mine", "yours", "got yours, expected one of mine"),
+        ('source = "nowhere"', "", "mine.toml: source: missing"),
+        ("out = [5, 9]", "out = [5]", "mine.toml: series.0.out: got 1 values, expected 2"),
+        ('kind = "below"', 'kind = "above"', "mine.toml: checks.0.kind: got 'above', expected"),
+        ("[[series]]", "[[series]", "mine.toml: Expected"),
+        ('"small"', '"large"', "large.yaml: no such file"),
+        ("outputs={out}", "outputs={far}", "settings: {far} is no name of `points`"),
+        ("tpot_mean_s = [0.1,", "tpot_mean = [0.1,", "tolerance: got tpot_mean_s, expected"),
+    ],
+)
+def test_mistakes_are_lines_that_name_the_place(kvsim, published, old, new, message):
+    name = "yours" if old == "mine" else "mine"
+    path = published / "mine.toml"
+    path.write_text(path.read_text().replace(old, new))
+    done = kvsim("reproduce", name, "--scenarios", "published")
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_metric_that_nobody_measures_is_named(kvsim, published):
+    path = published / "mine.toml"
+    path.write_text(path.read_text().replace("requests_per_s", "requests_per_hour"))
+    done = kvsim("reproduce", "mine", "--scenarios", "published")
+    assert done.returncode == 2
+    assert "requests_per_hour: no such metric" in done.stderr
+
+
+def test_folder_without_publications_is_named(tmp_path):
+    with pytest.raises(UserError, match="no published figures; expected files such as NAME"):
+        load_papers(tmp_path, [])
+
+
+# --- by hand ---
+
+
+def test_a_steady_rate_counts_only_what_ends_meanwhile():
+    """Ten requests of 5 tokens, one after the other: a rate is the same over any part of them."""
+    scenario = Scenario.parse(
+        {
+            "name": "steady",
+            "latency": {"kind": "constant", "step_time_s": 0.1},
+            "workload": {
+                "requests": 10,
+                "arrivals": {"closed_loop": {"concurrency": 1}},
+                "prompts": {"unique": 8},
+                "outputs": 5,
+            },
+        }
+    )
+    records = simulate(scenario, "default")
+    for first, last in ((0, 10), (2, 9), (5, 6)):
+        metrics = steady(records, first, last)
+        assert metrics["output_tokens_per_s"] == pytest.approx(10)
+        assert metrics["requests_per_s"] == pytest.approx(2)
+        assert metrics["in_flight"] == pytest.approx(1)
+
+
+def result(published: float, ours: float, tolerance: float, *, absolute: bool) -> Result:
+    paper = Paper.model_validate(
+        {
+            "title": "t",
+            "source": "s",
+            "series": [
+                {
+                    "title": "x",
+                    "scenario": "y",
+                    "points": {"at": ["p"]},
+                    "published": {"live_share": [published]},
+                    "absolute": absolute,
+                }
+            ],
+        }
+    )
+    series: Series = paper.series[0]
+    return Result(
+        series=series,
+        at="p",
+        metric="live_share",
+        published=published,
+        ours=ours,
+        tolerance=tolerance,
+    )
+
+
+def test_errors_are_relative_or_differences():
+    assert result(0.2, 0.25, 0.3, absolute=False).error == pytest.approx(0.25)
+    assert result(0.2, 0.25, 0.3, absolute=True).error == pytest.approx(0.05)
+    assert result(0.0, 0.0, 0.0, absolute=True).is_inside
+    assert result(0.2, 0.25, math.nan, absolute=True).is_inside is None
+    assert not result(0.2, 0.25, 0.04, absolute=True).is_inside
+
+
+def frame(*rows: tuple) -> pd.DataFrame:
+    return pd.DataFrame(rows, columns=["series", "at", "metric", "published", "ours"])
+
+
+COLUMNS = frame(
+    *(
+        (gpu, at, "rate", published, ours)
+        for gpu in ("H100", "H200")
+        for at, published, ours in (("a", 100.0, 120.0), ("b", 200.0, 110.0), ("c", 202.0, 90.0))
+    ),
+    ("H100", "a", "another", 1.0, 1.0),
+)
+
+
+def test_points_in_another_order_are_named():
+    """b and c are too near to have an order."""
+    (order,) = Order(kind="order", metric="rate", series="H100").outcomes(COLUMNS)
+    assert order == Outcome(
+        "order of the points, H100", "2 pairs", "not a < b, a < c", "the same", False
+    )
+
+
+def test_ratios_are_taken_at_every_point():
+    ratios = Ratio(kind="ratio", metric="rate", of="H200", to="H100", within=0.1).outcomes(COLUMNS)
+    assert [(r.name, r.published, r.ours, r.is_inside) for r in ratios] == [
+        (f"H200 / H100 at {at}", "1", "1", True) for at in "abc"
+    ]
+
+
+def test_series_that_do_not_rise_are_named():
+    rows = frame(("x", "p", "m", 1, 1), ("y", "p", "m", 2, 3), ("z", "p", "m", 3, 3))
+    (rising,) = Rising(kind="rising", metric="m", series=["x", "y", "z"]).outcomes(rows)
+    assert (rising.published, rising.ours, rising.is_inside) == ("x < y < z", "not y < z", False)
+
+
+def test_the_line_and_the_plateau_are_found():
+    """0.44 s for every user beyond 100, where 0.4 s beyond 80 was published."""
+    users = (100, 150, 200, 250)
+    rows = frame(
+        *(("x", n, "ttft", 0.4 * (n - 80), 0.44 * (n - 100)) for n in users),
+        *(("x", n, "rate", 900.0, 600.0) for n in users),
+    )
+    line = Line(kind="line", metric="ttft", first=150, begins=[60, 130], within=0.25)
+    begin, slope = line.outcomes(rows)
+    assert (begin.published, begin.ours, begin.is_inside) == ("80", "100", True)
+    assert (slope.published, slope.ours, slope.is_inside) == ("0.4", "0.44", True)
+    (plateau,) = Plateau(kind="plateau", metric="rate", first=150, within=0.25).outcomes(rows)
+    assert (plateau.ours, plateau.is_inside) == ("600", False)
+
+
+def test_what_must_be_below_a_limit():
+    rows = frame(("x", "p", "m", 5, 9.4), ("x", "q", "m", 5, 10.0))
+    below = Below(kind="below", metric="m", limit=10).outcomes(rows)
+    assert [(b.ours, b.is_inside) for b in below] == [("9", True), ("10", False)]

@@ -7,6 +7,7 @@ from engine.eviction import EVICTION
 
 BATCHING = ("static", "continuous")
 POLICIES = ("fcfs", "priority")
+PADDINGS = ("none", "batch", "limit")
 MEMORY = ("paged", "contiguous")
 ORACLES = ("pow2", "exact")  # reservations that know the output
 RESERVATIONS = ("max", "limit", *ORACLES)
@@ -30,6 +31,9 @@ class EngineConfig:
     batch_size, max_wait_s: static batching collects this many requests, or waits this long after
         the oldest of them came. The engine has no clock: who drives it keeps the time and calls
         `Engine.close_batch`.
+    padding: what becomes of rows of a static batch that have ended: `none`, they are not computed
+        any further; `batch`, they are until the last of the batch has ended; `limit`, all are until
+        the one that may get the most tokens would have got them.
     policy: who is admitted first and preempted last (continuous batching): `fcfs`, or `priority`,
         a lower number first, of equals the earlier.
     memory: `paged` takes blocks as they are needed, `contiguous` a run of them at admission.
@@ -59,6 +63,7 @@ class EngineConfig:
     batching: str = "continuous"
     batch_size: int = 16
     max_wait_s: float = 0.05
+    padding: str = "none"
     policy: str = "fcfs"
     memory: str = "paged"
     reservation: str = "max"
@@ -80,6 +85,12 @@ class EngineConfig:
                 self._require(field.name, f"from {lowest} to {LARGEST}", in_range)
         self._require("batching", " or ".join(BATCHING), self.batching in BATCHING)
         self._require("policy", " or ".join(POLICIES), self.policy in POLICIES)
+        self._require("padding", " or ".join(PADDINGS), self.padding in PADDINGS)
+        self._require(
+            "padding",
+            "none with continuous batching",
+            self.batching == "static" or self.padding == "none",
+        )
         self._require("memory", " or ".join(MEMORY), self.memory in MEMORY)
         self._require("reservation", " or ".join(RESERVATIONS), self.reservation in RESERVATIONS)
         self._require(

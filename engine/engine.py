@@ -74,6 +74,8 @@ class Engine(EngineBase):
         A sequence that ended after the step was scheduled is left out.
         """
         step.drop_ended()
+        if not step.chunks:  # nothing but rows that have ended
+            return []
         self._is_running = True  # and stays so when the runner fails
         token_ids = self.runner.run(step)
         self._is_running = False

@@ -97,9 +97,14 @@ class EngineBase:
             return seq.max_output_tokens
         return min(self._output_length(seq.request.request_id), seq.max_output_tokens)
 
+    @property
+    def head(self) -> Sequence | None:
+        """Who is admitted next; None: nobody waits."""
+        return next(iter(self.scheduler.waiting), None)
+
     def usage(self) -> KVUsage:
         """The ledger of the memory now, in slots."""
-        return self.kv.usage(next(iter(self.scheduler.waiting), None))
+        return self.kv.usage(self.head)
 
     def cancel(self, request_id: RequestId) -> bool:
         """Drop an unfinished request and return its memory; False if there is no such request.

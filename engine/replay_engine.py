@@ -122,9 +122,16 @@ class ReplayEngine(EngineBase):
         return self._decodes.size
 
     @property
-    def decode_context_tokens(self) -> int:
-        """Tokens that they together attend to in the next step that is scheduled."""
-        return self._decodes.context_tokens
+    def rows_ahead(self) -> tuple[int, int]:
+        """Rows of the steps ahead, those that have ended and are computed nevertheless included.
+
+        And the tokens that they together attend to in the next step that is scheduled.
+        """
+        scheduler, decodes = self.scheduler, self._decodes
+        return (
+            decodes.size + scheduler.num_padded,
+            decodes.context_tokens + scheduler.padded_context_tokens,
+        )
 
     def advance(self, num_steps: int) -> tuple[list[int], list[Sequence]]:
         """Take so many steps at once, at most `steps_ahead`.

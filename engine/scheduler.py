@@ -38,6 +38,7 @@ class Step:
     num_tokens: tokens of all chunks.
     num_decodes, decode_context_tokens: chunks that feed one output token, and the sum of the
         contexts (tokens each attends to, its own included).
+    num_padded: of the decodes, rows of a static batch that have ended and yield nothing.
     prefills: (num_tokens, context_tokens before them) of every other chunk.
     """
 
@@ -48,6 +49,7 @@ class Step:
         "index",
         "left",
         "num_decodes",
+        "num_padded",
         "num_tokens",
         "preempted",
         "prefills",
@@ -62,6 +64,7 @@ class Step:
         self.num_tokens = 0
         self.num_decodes = 0
         self.decode_context_tokens = 0
+        self.num_padded = 0
         self.prefills: list[tuple[int, int]] = []
 
     def add(self, seq: Sequence, start: int, num_tokens: int) -> bool:
@@ -82,6 +85,11 @@ class Step:
         self.num_tokens += num_seqs
         self.num_decodes += num_seqs
         self.decode_context_tokens += context_tokens
+
+    def add_padding(self, num_rows: int, context_tokens: int) -> None:
+        """Take in rows that have ended."""
+        self.add_decodes(num_rows, context_tokens)
+        self.num_padded += num_rows
 
     def remove(self, seq: Sequence) -> Chunk | None:
         """Take a sequence's chunk out again, if it has one, and return it."""
@@ -111,6 +119,8 @@ class Scheduler(ABC):
     decodes: the sequences that are scheduled together, without a chunk each; None: every sequence
         has a chunk in every step. The decisions are the same.
     others: the running sequences that are in no decode batch.
+    num_padded, padded_context_tokens: rows of a static batch that have ended and are computed
+        nevertheless, and what they attend to in the next step.
     num_steps: steps scheduled so far.
     last_step: with a decode batch, the one that may be in flight while the next is scheduled.
     """
@@ -122,6 +132,8 @@ class Scheduler(ABC):
         self.running: dict[Sequence, None] = {}
         self.decodes = None if stepwise else DecodeBatch(config.block_size)
         self.others: dict[Sequence, None] = {}
+        self.num_padded = 0
+        self.padded_context_tokens = 0
         self.num_steps = 0
         self._num_started = 0
         self._is_stuck = False  # nobody can be admitted until the queue or who runs changes

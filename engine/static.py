@@ -13,22 +13,24 @@ class StaticScheduler(Scheduler):
     A member takes, when the batch starts, memory for the longest it can become, so a batch never
     runs out; it is smaller when the pool holds no more. Its prompts are computed whole in one step,
     whatever `max_num_batched_tokens` says. A row that has ended keeps its place and memory until
-    the whole batch has; it is not computed any further, which flatters static batching.
+    the whole batch has; whether it is computed any further says `EngineConfig.padding`.
     """
 
     def __init__(self, config: EngineConfig, kv: KVManager, *, stepwise: bool) -> None:
         super().__init__(config, kv, stepwise=stepwise)
         self._ended: list[Sequence] = []  # rows of the batch that keep their memory
         self._is_closed = False
+        self._num_steps_left = 0  # of the batch, with padding to the limit
 
     def close_batch(self) -> None:
         """Start the next batch with those that wait now, however few."""
         self._is_closed = True
 
     def _fill(self, step: Step) -> None:
-        if not self.running:
+        self._release_ended_batch()
+        if not self.running and not self._ended:
             self._start_batch(step)
-        elif self.decodes is not None:
+        elif self.decodes is not None and self.running:
             if self.config.enable_prefix_caching:
                 self._publish_full(step.index, [])
             self.kv.fill(self.decodes.size, len(self.decodes.beginning(step.index)))
@@ -36,6 +38,17 @@ class StaticScheduler(Scheduler):
         else:
             for seq in self.running:
                 self._take(step, seq, seq.num_computed_tokens)
+        if step.num_tokens or self._ended:
+            self._pad(step)
+
+    def _pad(self, step: Step) -> None:
+        """Compute the rows that have ended one token further, and count the step."""
+        step.add_padding(self.num_padded, self.padded_context_tokens)
+        self._count_steps(1)
+
+    def _count_steps(self, num_steps: int) -> None:
+        self.padded_context_tokens += self.num_padded * num_steps
+        self._num_steps_left -= num_steps
 
     def _start_batch(self, step: Step) -> None:
         most = min(self.config.batch_size, self.config.max_num_seqs)
@@ -51,6 +64,8 @@ class StaticScheduler(Scheduler):
             self.waiting.popleft()
             self._start(step, seq, num_cached)
             self._take(step, seq, num_cached)
+        if self.config.padding == "limit":
+            self._num_steps_left = max((seq.max_output_tokens for seq in self.running), default=0)
         self._is_closed = False
 
     def _take(self, step: Step, seq: Sequence, start: int) -> None:
@@ -71,6 +86,7 @@ class StaticScheduler(Scheduler):
             for index in steps:
                 self._publish_full(index, [])
         self.kv.fill(len(steps) * batch.size, sum(begun))
+        self._count_steps(len(steps))
         return begun
 
     def finish(self, seq: Sequence) -> None:
@@ -79,6 +95,10 @@ class StaticScheduler(Scheduler):
         seq.status = Status.FINISHED
         self.kv.retire(seq)
         self._ended.append(seq)
+        if self.config.padding != "none":
+            self.num_padded += 1
+            # Next its last token is fed.
+            self.padded_context_tokens += seq.num_computed_tokens + 1
         self._release_ended_batch()
 
     def remove(self, seq: Sequence) -> None:
@@ -87,10 +107,11 @@ class StaticScheduler(Scheduler):
         self._release_ended_batch()
 
     def _release_ended_batch(self) -> None:
-        if not self.running:
+        if not self.running and self._num_steps_left <= 0:
             for seq in self._ended:
                 self.kv.release(seq)
             self._ended.clear()
+            self.num_padded = self.padded_context_tokens = self._num_steps_left = 0
 
     @property
     def holders(self) -> list[Sequence]:

@@ -119,8 +119,9 @@ class Recorder:
 
     def ran(self, step: Step, start_ns: int, end_ns: int, usage: KVUsage, queues: Queues) -> None:
         """A step has been computed; `usage` is the ledger meanwhile, `queues` as it began."""
-        num_decodes, num_running, num_waiting = step.num_decodes, *queues
-        num_prefill_tokens, num_preempted = step.num_tokens - num_decodes, len(step.preempted)
+        num_decodes, num_running, num_waiting = step.num_decodes - step.num_padded, *queues
+        num_prefill_tokens = step.num_tokens - step.num_decodes
+        num_preempted = len(step.preempted)
         counts = (1, num_decodes, num_prefill_tokens, num_running, num_waiting, num_preempted)
         self._add_spell((start_ns, [end_ns - start_ns], _NO_BLOCKS, 0, *counts, usage), end_ns)
 

@@ -4,13 +4,14 @@ import math
 from bisect import bisect_left
 from collections.abc import Generator
 from itertools import accumulate
+from typing import NamedTuple
 
 import simpy
 from simpy.events import EventPriority
 
 from engine.engine import Engine
 from engine.replay_engine import Progress, ReplayEngine
-from engine.request import Request, RequestError, RequestId
+from engine.request import Request, RequestError, RequestId, Sequence
 from engine.scheduler import Step
 from sim.latency.model import LatencyModel
 from sim.recorder import Recorder
@@ -18,8 +19,15 @@ from sim.recorder import Recorder
 Process = Generator[simpy.Event, object, None]
 
 
-# A step, its start_ns and duration_ns, the queues as it began, and its tokens.
-_StepInFlight = tuple[Step, int, int, tuple[int, int], list[int]]
+class _StepInFlight(NamedTuple):
+    """A step, and as it began: the queues, and who was admitted next (None: nobody waited)."""
+
+    step: Step
+    start_ns: int
+    duration_ns: int
+    queues: tuple[int, int]
+    head: Sequence | None
+    token_ids: list[int]
 
 
 _LAST = EventPriority(2)  # SimPy's own are 0 and 1
@@ -112,14 +120,16 @@ class Replica:
     def _start(self, step: Step) -> _StepInFlight:
         token_ids = self._engine.run(step)
         duration_ns = self._latency.step_time_ns(step)
-        return step, self._now_ns, duration_ns, self._queues, token_ids
+        head = self._engine.head
+        return _StepInFlight(step, self._now_ns, duration_ns, self._queues, head, token_ids)
 
     def _end(self, in_flight: _StepInFlight) -> Process:
         """Wait for the end of a step, that has begun just now, and take its tokens."""
-        step, start_ns, duration_ns, queues, token_ids = in_flight
+        step, start_ns, duration_ns, queues, head, token_ids = in_flight
         yield _Late(self._env, duration_ns)
         now_ns = self._now_ns
-        self._recorder.ran(step, start_ns, now_ns, self._engine.usage(), queues)
+        # Whoever has come meanwhile does not matter to this step.
+        self._recorder.ran(step, start_ns, now_ns, self._engine.kv.usage(head), queues)
         outcome = self._engine.commit(step, token_ids)
         if isinstance(outcome, Progress):
             self._recorder.progressed(outcome, now_ns)
@@ -144,11 +154,9 @@ class Replica:
         queues, usage, num_seqs = self._queues, engine.usage(), engine.num_decodes
         if next_ns < math.inf:  # about as many as end by then
             num_steps = min(num_steps, int(next_ns - start_ns) // self._last_step_ns + 2)
-        durations_ns = self._latency.decode_times_ns(
-            num_seqs, engine.decode_context_tokens, num_steps
-        )
+        durations_ns = self._latency.decode_times_ns(*engine.rows_ahead, num_steps)
         if in_flight:  # the first step runs already, and the last will run when this is over
-            durations_ns.insert(0, in_flight[2])
+            durations_ns.insert(0, in_flight.duration_ns)
         ends_ns = list(accumulate(durations_ns, initial=start_ns))[1:]
         num_steps = min(bisect_left(ends_ns, next_ns) + 1, num_steps)
         end_ns, self._last_step_ns = ends_ns[num_steps - 1], durations_ns[num_steps - 1]
@@ -161,7 +169,8 @@ class Replica:
                 yield _Late(env, 0)
         if not in_flight:
             return None
-        return engine.in_flight, end_ns, durations_ns[num_steps], self._queues, []
+        duration_ns, queues, head = durations_ns[num_steps], self._queues, engine.head
+        return _StepInFlight(engine.in_flight, end_ns, duration_ns, queues, head, [])
 
     def _answer(self, request_ids: list[RequestId]) -> bool:
         """Tell whoever waits for these requests; whether anybody does.

@@ -27,6 +27,8 @@ KINDS: dict[str, dict[str, object]] = {
     "priority": {"policy": "priority"},
     "async priority": {"async_scheduling": True, "policy": "priority"},
 }
+KINDS["static padded"] = {"batching": "static", "padding": "batch"}
+KINDS["static to the limit"] = {"batching": "static", "padding": "limit"}
 # max_num_batched_tokens: a prompt must fit.
 KINDS["prefill first"] = {
     "mixed_batches": False,
@@ -304,7 +306,7 @@ class Walk:
         config = self.config
         num_running = len(self.engine.scheduler.running)
         num_tokens = sum(chunk.num_tokens for chunk in step.chunks)
-        assert step.num_tokens == num_tokens
+        assert step.num_tokens == num_tokens + step.num_padded
         if config.batching == "static":
             assert num_running <= config.batch_size
         else:
@@ -317,8 +319,9 @@ class Walk:
             c for c in step.chunks if c.num_tokens == 1 and c.start >= len(c.seq.request.prompt)
         ]
         prefills = [c for c in step.chunks if c not in decodes]
-        assert step.num_decodes == len(decodes)
-        assert step.decode_context_tokens == sum(chunk.start + 1 for chunk in decodes)
+        assert step.num_decodes == len(decodes) + step.num_padded
+        if not step.num_padded:
+            assert step.decode_context_tokens == sum(chunk.start + 1 for chunk in decodes)
         assert step.prefills == [(chunk.num_tokens, chunk.start) for chunk in prefills]
 
     def check_output(self, seq: Sequence, reason: str | None) -> None:
@@ -347,11 +350,15 @@ def walk(seed: int, kind: str) -> Walk:
     for _ in range(60):
         it.disturb()
         it.step(disturbed=True)
-    num_steps = sum(seq.max_num_tokens for seq in it.unfinished.values())
+    # 30: rows that have ended may be computed as long.
+    num_steps = 30 + sum(seq.max_num_tokens for seq in it.unfinished.values())
     num_preempted = it.counts["preempted"]
     while num_steps + it.counts["preempted"] - num_preempted > 0 and it.engine.has_work:
         it.step(disturbed=False)
         num_steps -= 1
+    for _ in range(60):  # rows that have ended may still be computed
+        if it.engine.scheduler.holders:
+            it.step(disturbed=False)
     it.commit()
     return it
 

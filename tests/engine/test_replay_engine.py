@@ -24,6 +24,8 @@ KINDS: dict[str, dict[str, object]] = {
     "priority": {"policy": "priority"},
     "async priority": {"async_scheduling": True, "policy": "priority"},
 }
+KINDS["static padded"] = {"batching": "static", "padding": "batch"}
+KINDS["static to the limit"] = {"batching": "static", "padding": "limit"}
 # max_num_batched_tokens: a prompt must fit.
 KINDS["prefill first"] = {
     "mixed_batches": False,
@@ -195,7 +197,7 @@ class Walk:
 
     def advance(self, num_steps: int) -> None:
         """So many steps at once, of which only the last may end anybody, and one by one."""
-        num_seqs, context_tokens = self.replay.num_decodes, self.replay.decode_context_tokens
+        num_seqs, context_tokens = self.replay.rows_ahead
         usage = self.stepwise.usage()
         begun, ended = self.replay.advance(num_steps)
         for number in range(num_steps):
@@ -352,6 +354,8 @@ CONTIGUOUS_EVENTS = ("cancelled", "together", "finished: stop", "finished: lengt
         ("async priority", (*CONTINUOUS_EVENTS, "cancelled in flight")),
         ("contiguous", CONTIGUOUS_EVENTS),
         ("static contiguous", CONTIGUOUS_EVENTS),
+        ("static padded", (*EVENTS, *AT_ONCE)),
+        ("static to the limit", (*EVENTS, *AT_ONCE)),
         ("priority contiguous", CONTIGUOUS_EVENTS),
     ],
 )
@@ -387,10 +391,10 @@ def test_steps_ahead_reach_to_the_next_end():
     They feed positions 3 and 4, 4 and 5, 5 and 6, then 6, then 7; even ones begin a block.
     """
     engine = engine_with((3, 6), (4, 4))
-    assert (engine.steps_ahead(), engine.num_decodes, engine.decode_context_tokens) == (3, 2, 9)
+    assert (engine.steps_ahead(), engine.num_decodes, engine.rows_ahead) == (3, 2, (2, 9))
     begun, ended = engine.advance(3)
     assert (begun, ids(ended)) == ([1, 1, 1], [1])
-    assert (engine.steps_ahead(), engine.num_decodes, engine.decode_context_tokens) == (2, 1, 7)
+    assert (engine.steps_ahead(), engine.num_decodes, engine.rows_ahead) == (2, 1, (1, 7))
     begun, ended = engine.advance(2)
     assert (begun, ids(ended)) == ([1, 0], [0])
     assert (engine.steps_ahead(), engine.has_work) == (0, False)

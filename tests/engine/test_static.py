@@ -6,6 +6,8 @@ a chunk of 3 tokens of sequence a from position 4 on.
 
 import pytest
 
+from engine.config import ConfigError, EngineConfig
+
 
 @pytest.fixture
 def static_world(new_world):
@@ -162,3 +164,49 @@ def test_every_block_is_back_when_all_have_ended(static_world, caching):
         log += world.run()
     assert len(world.finished) == 9
     assert world.num_free_blocks == 7
+
+
+# --- rows that have ended and are computed nevertheless ---
+
+
+def shapes(world, num_steps: int) -> list[tuple[int, int, int]]:
+    """Decodes, what they attend to, and how many of them have ended, of steps after the first."""
+    world.commit(world.schedule())
+    found = []
+    for _ in range(num_steps):
+        step = world.schedule()
+        found.append((step.num_decodes, step.decode_context_tokens, step.num_padded))
+        world.commit(step)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("padding", "expected"),
+    [
+        # a has ended with its first token: b attends to 4, 5 and 6 tokens, then the batch is over.
+        ("none", [(1, 4, 0), (1, 5, 0), (1, 6, 0), (0, 0, 0)]),
+        # So does a, whose first token is fed next, though nobody waits for what comes out.
+        ("batch", [(2, 8, 1), (2, 10, 1), (2, 12, 1), (0, 0, 0)]),
+        # b may get 6 tokens: a first one, and five steps more.
+        ("limit", [(2, 8, 1), (2, 10, 1), (2, 12, 1), (2, 14, 2), (2, 16, 2), (0, 0, 0)]),
+    ],
+)
+def test_rows_that_have_ended_are_computed_as_padding_says(static_world, padding, expected):
+    world = static_world(padding=padding)
+    world.add("a", 3, [-1, 0])
+    world.add("b", 3, [1, 1, 1, -1, 0, 0])
+    assert shapes(world, len(expected)) == expected
+    assert world.usage() == {"free": 32}
+
+
+def test_next_batch_waits_for_rows_that_have_ended(static_world):
+    """a may get 4 tokens and ends with its first: b comes after three steps of nothing else."""
+    world = static_world(padding="limit", batch_size=1)
+    world.add("a", 3, [-1, 0, 0, 0])
+    world.add("b", 2, 1)
+    assert [world.step() for _ in range(5)] == ["a 0+3", "", "", "", "b 0+2"]
+
+
+def test_padding_is_for_static_batches():
+    with pytest.raises(ConfigError, match="padding: got 'batch', expected none with continuous"):
+        EngineConfig(padding="batch")

@@ -34,6 +34,20 @@ SYSTEMS: list[dict[str, Any]] = [
     {"policy": "priority"},
     {"async_scheduling": True},
     {"async_scheduling": True, "policy": "priority"},
+    {"batching": "static", "padding": "batch"},
+    {
+        "batching": "static",
+        "padding": "limit",
+        "memory": "contiguous",
+        "reservation": "limit",
+        "enable_prefix_caching": False,
+    },
+    {"memory": "contiguous", "reservation": "pow2", "enable_prefix_caching": False},
+    {
+        "mixed_batches": False,
+        "enable_chunked_prefill": False,
+        "max_num_batched_tokens": 300,
+    },
 ]
 
 

@@ -3,7 +3,15 @@
 from workloads.arrivals import Arrivals, ClosedLoop, ConstantRate, Gamma, Poisson
 from workloads.content import AnswerTokens, Segment, SegmentPrompt, content_token_ids
 from workloads.errors import WorkloadError
-from workloads.lengths import Empirical, Fixed, Lengths, LogNormal, Uniform, empirical_from_file
+from workloads.lengths import (
+    Empirical,
+    Exponential,
+    Fixed,
+    Lengths,
+    LogNormal,
+    Uniform,
+    empirical_from_file,
+)
 from workloads.limits import OutputLimits, output_limits
 from workloads.readers import read_azure_csv
 from workloads.streams import stream
@@ -17,6 +25,7 @@ __all__ = [
     "ClosedLoop",
     "ConstantRate",
     "Empirical",
+    "Exponential",
     "Fixed",
     "Gamma",
     "Lengths",

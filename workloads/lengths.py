@@ -92,6 +92,51 @@ class Uniform:
 
 
 @dataclass(frozen=True)
+class Exponential:
+    """An exponential variable Y, rounded, drawn again until it is at most max, at least 1.
+
+    mean: E[Y] in tokens before anything is drawn again (`mean_tokens` is what comes out).
+
+    Raises WorkloadError unless mean is above 0 and max an integer from 1.
+    """
+
+    mean: float
+    max: int
+
+    def __post_init__(self) -> None:
+        require_positive("mean", self.mean)
+        require_count("max", self.max)
+
+    @property
+    def mean_tokens(self) -> float:
+        """1 + sum of P(X > k) over k from 1 to max - 1, and X > k when Y > k + 1/2.
+
+        With r = e^(-1 / mean) and q = r^(max + 1/2), P(Y > y) is (r^y - q) / (1 - q): the sum is
+        that of a geometric series.
+        """
+        num = self.max - 1
+        above_max = math.exp(-(self.max + 0.5) / self.mean)
+        series = math.exp(-1.5 / self.mean) * math.expm1(-num / self.mean)
+        series /= math.expm1(-1 / self.mean)
+        return 1 + (series - num * above_max) / self._below_max
+
+    @property
+    def max_tokens(self) -> int:
+        """`max`."""
+        return self.max
+
+    def sample(self, num: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+        """`num` independent lengths; with another mean or max the same draws, stretched."""
+        tokens = np.rint(-self.mean * np.log1p(-self._below_max * rng.random(num)))
+        return np.clip(tokens.astype(np.int64), 1, self.max)
+
+    @property
+    def _below_max(self) -> float:
+        """Probability that one draw is at most max."""
+        return -math.expm1(-(self.max + 0.5) / self.mean)
+
+
+@dataclass(frozen=True)
 class LogNormal:
     """A lognormal variable Y, rounded to whole tokens, then clipped into [min, max].
 

@@ -20,6 +20,17 @@ class UniformSpec(Checked):
         return w.Uniform(self.low, self.high)
 
 
+class ExponentialSpec(Checked):
+    """mean: of the distribution before what is above max is drawn again."""
+
+    mean: float = Field(gt=0, le=MOST)
+    max: int
+
+    def build(self) -> w.Exponential:
+        """See Checked."""
+        return w.Exponential(self.mean, self.max)
+
+
 class LogNormalSpec(Checked):
     """mean: of the continuous distribution; sigma: of its logarithm; then rounded and clipped."""
 
@@ -48,6 +59,7 @@ class LengthSpec(OneOf):
 
     fixed: int | None = Field(None, ge=1, le=LARGEST_COUNT)
     uniform: UniformSpec | None = None
+    exponential: ExponentialSpec | None = None
     lognormal: LogNormalSpec | None = None
     empirical: EmpiricalSpec | None = None
 

@@ -9,12 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from workloads import Empirical, Fixed, Lengths, LogNormal, Uniform, WorkloadError
+from workloads import Empirical, Exponential, Fixed, Lengths, LogNormal, Uniform, WorkloadError
 from workloads import empirical_from_file as from_file
 
 ALL: list[Lengths] = [
     Fixed(96),
     Uniform(3, 17),
+    Exponential(mean=128, max=512),
+    Exponential(mean=0.7, max=9),
+    Exponential(mean=1e6, max=100),
     LogNormal(mean=48, sigma=0.8, max=256),
     LogNormal(mean=2, sigma=1.2),
     LogNormal(mean=900, sigma=0.3, min=800, max=1000),
@@ -78,6 +81,19 @@ def test_lognormal_mean_far_above_1_is_the_continuous_mean() -> None:
     assert LogNormal(mean=5000, sigma=1).mean_tokens == pytest.approx(5000, rel=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("cap", "mean", "deviation"),
+    [(32, 15.6, 9.4), (128, 53.8, 36.2), (512, 118.5, 107), (1536, 128.5, 129)],
+)
+def test_exponential_lengths_are_those_of_a_published_benchmark(
+    cap: int, mean: float, deviation: float, rng: np.random.Generator
+) -> None:
+    """Anyscale's, mean 128 drawn again beyond a cap; computed by others from its definition."""
+    lengths = Exponential(128, cap)
+    assert lengths.mean_tokens == pytest.approx(mean, rel=0.005)
+    assert lengths.sample(200_000, rng).std() == pytest.approx(deviation, rel=0.02)
+
+
 def test_lognormal_with_an_absurd_tail_stays_in_range(rng: np.random.Generator) -> None:
     sample = LogNormal(mean=1e300, sigma=10).sample(1000, rng)
     assert sample.max() == 1_000_000_000
@@ -88,7 +104,18 @@ def test_uniform_reaches_both_ends(rng: np.random.Generator) -> None:
 
 
 def test_max_tokens() -> None:
-    assert [lengths.max_tokens for lengths in ALL] == [96, 17, 256, None, 1000, None, 4000]
+    assert [lengths.max_tokens for lengths in ALL] == [
+        96,
+        17,
+        512,
+        9,
+        100,
+        256,
+        None,
+        1000,
+        None,
+        4000,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -100,6 +127,8 @@ def test_max_tokens() -> None:
         (lambda: Uniform(0, 4), "low: got 0, expected an integer from 1"),
         (lambda: Uniform(5, 4), r"high: got 4, expected at least low \(5\)"),
         (lambda: Uniform(1, 10**12), "high: got 1000000000000, expected an integer from 1"),
+        (lambda: Exponential(0, 1), "mean: got 0, expected a finite number above 0"),
+        (lambda: Exponential(9, 0), "max: got 0, expected an integer from 1"),
         (lambda: LogNormal(0, 1), "mean: got 0, expected a finite number above 0"),
         (lambda: LogNormal(math.nan, 1), "mean: got nan, expected a finite number above 0"),
         (lambda: LogNormal(9, 0), "sigma: got 0, expected a number from 0.001 to 10"),

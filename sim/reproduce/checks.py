@@ -1,13 +1,14 @@
 """What is asked of several published values together: ratios, orders, lines."""
 
+import math
 from abc import abstractmethod
 from collections.abc import Iterator
 from itertools import combinations, pairwise
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from sim.scenario.spec import Spec
 
@@ -54,6 +55,54 @@ class Ratio(_Check):
                 self.within,
             )
             for at in published.index
+        ]
+
+
+class Multiple(_Check):
+    """How many times one series is another at a point; published: what was printed of that."""
+
+    model_config = ConfigDict(allow_inf_nan=True)
+
+    kind: Literal["multiple"]
+    of: str
+    to: str
+    at: Any
+    published: float = Field(gt=0)
+    between: Annotated[list[float], Field(min_length=2, max_length=2)]
+
+    def _outcomes(self, values: pd.DataFrame) -> list[Outcome]:
+        ours = _by_series(values, "ours").loc[self.at]
+        multiple = float(ours[self.of] / ours[self.to])
+        low, high = self.between
+        return [
+            Outcome(
+                f"{self.of} / {self.to} at {self.at}",
+                f"{self.published:.3g}",
+                f"{multiple:.3g}",
+                f"{low:g} to {high:g}" if math.isfinite(high) else f"{low:g} at least",
+                low <= multiple <= high,
+            )
+        ]
+
+
+class Growing(_Check):
+    """How many times one series is another rises strictly from point to point."""
+
+    kind: Literal["growing"]
+    of: str
+    to: str
+
+    def _outcomes(self, values: pd.DataFrame) -> list[Outcome]:
+        ours = _by_series(values, "ours")
+        multiples = (ours[self.of] / ours[self.to]).tolist()
+        return [
+            Outcome(
+                f"{self.of} / {self.to}, point by point",
+                "rising",
+                ", ".join(f"{multiple:.3g}" for multiple in multiples),
+                "rising",
+                all(before < after for before, after in pairwise(multiples)),
+            )
         ]
 
 
@@ -161,12 +210,15 @@ class Below(_Check):
         ]
 
 
-Check = Annotated[Ratio | Order | Rising | Line | Plateau | Below, Field(discriminator="kind")]
+Check = Annotated[
+    Ratio | Multiple | Growing | Order | Rising | Line | Plateau | Below,
+    Field(discriminator="kind"),
+]
 
 
 def _by_series(values: pd.DataFrame, kind: str) -> pd.DataFrame:
     """A row for each point, a column for each series."""
-    return values.pivot_table(index="at", columns="series", values=kind, sort=False)
+    return values.pivot(index="at", columns="series", values=kind).loc[values["at"].unique()]
 
 
 def _within(name: str, published: float, ours: float, share: float) -> Outcome:

@@ -1,6 +1,7 @@
 """What `kvsim reproduce` does: redraw published figures, print and write how near they are."""
 
 import json
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -51,17 +52,19 @@ def _run(
         task = progress.add_task(name, total=num_points(paper))
         results = run_paper(paper, folder, settings, lambda points: progress.advance(task, points))
     frame = as_frame(results)
-    return results, [outcome for check in paper.checks for outcome in check.outcomes(frame)]
+    outcomes = [outcome for check in paper.checks for outcome in check.outcomes(frame)]
+    return [result for result in results if not math.isnan(result.published)], outcomes
 
 
 def _write(
     folder: Path, name: str, paper: Paper, results: list[Result], outcomes: list[Outcome]
 ) -> None:
-    from sim.plots import save  # matplotlib, slow to import
-    from sim.reproduce.figure import draw_ratios
-
     (folder / f"{name}.md").write_text(markdown(paper, name, results, outcomes), "utf-8")
-    save(draw_ratios(paper, results), folder / f"{name}.png")
+    if results:
+        from sim.plots import save  # matplotlib, slow to import
+        from sim.reproduce.figure import draw_ratios
+
+        save(draw_ratios(paper, results), folder / f"{name}.png")
 
 
 def _as_data(

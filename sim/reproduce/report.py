@@ -18,18 +18,18 @@ def tables(paper: Paper, results: list[Result], outcomes: list[Outcome]) -> list
     values = _table(paper.title, _HEADINGS, num_names=3)
     for row in _value_rows(results):
         values.add_row(*row)
-    if not outcomes:
-        return [values]
-    follows = _table("", _CHECK_HEADINGS, num_names=1)
+    follows = _table("" if results else paper.title, _CHECK_HEADINGS, num_names=1)
     for row in _outcome_rows(outcomes):
         follows.add_row(*row)
-    return [values, follows]
+    return [table for table in (values, follows) if table.row_count]
 
 
 def markdown(paper: Paper, name: str, results: list[Result], outcomes: list[Outcome]) -> str:
     """The same as a page. name: of the figure beside it."""
     lines = [f"# {paper.title}", "", paper.source, "", count(results, outcomes), ""]
-    lines += [f"![ours by published]({name}.png)", "", *_pipes(_HEADINGS, _value_rows(results))]
+    if results:
+        lines += [f"![ours by published]({name}.png)", ""]
+        lines += _pipes(_HEADINGS, _value_rows(results))
     if outcomes:
         lines += ["", *_pipes(_CHECK_HEADINGS, _outcome_rows(outcomes))]
     return "\n".join(lines) + "\n"

@@ -20,7 +20,7 @@ from sim.simulate import simulate
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """A published value and ours, in the units of `sim.metrics.summarise`."""
+    """A published value (nan: none) and ours, in the units of `sim.metrics.summarise`."""
 
     series: Series
     at: Any
@@ -89,9 +89,11 @@ def steady(records: Records, first: int, last: int) -> dict[str, float]:
     ended = records.requests.sort_values("finished_ns").iloc[max(first - 1, 0) : last]
     start_ns = int(ended["finished_ns"].iloc[0]) if first else 0
     span_s = (int(ended["finished_ns"].iloc[-1]) - start_ns) / 1e9
-    num_tokens = int(ended["output_tokens"].iloc[1 if first else 0 :].sum())
+    counted = ended.iloc[1 if first else 0 :]
+    num_tokens = int(counted["output_tokens"].sum())
     metrics["requests_per_s"] = (last - first) / span_s
     metrics["output_tokens_per_s"] = num_tokens / span_s
+    metrics["tokens_per_s"] = (num_tokens + int(counted["prompt_tokens"].sum())) / span_s
     metrics["in_flight"] = metrics["requests_per_s"] * metrics["e2e_mean_s"]
     metrics["awaited_share"] = metrics["tail_share"] + metrics["reserved_share"]
     outside = ("cached_share", "unusable_share", "free_share")
@@ -115,7 +117,6 @@ def _results(series: Series, place: int, summary: dict[str, float]) -> list[Resu
             tolerance=series.tolerance.get(metric, [math.nan] * len(column))[place],
         )
         for metric, column in series.published.items()
-        if not math.isnan(column[place])
     ]
 
 

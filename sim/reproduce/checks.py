@@ -106,6 +106,73 @@ class Growing(_Check):
         ]
 
 
+class _Capacities(_Check):
+    """Of series over rising rates: the highest rate at which the metric is below a limit.
+
+    It is found on the straight line between the last point below and the first above the limit;
+    nan where no point is below or none above.
+    """
+
+    limit: float
+
+    def _capacity(self, values: pd.DataFrame, series: str) -> float:
+        rows = values[values["series"] == series]
+        rates, metric = rows["at"].to_numpy(float), rows["ours"].to_numpy(float)
+        above = np.flatnonzero(metric > self.limit)
+        if not len(above) or not above[0]:
+            return math.nan
+        place = [above[0] - 1, above[0]]
+        return float(np.interp(self.limit, metric[place], rates[place]))
+
+
+class Capacity(_Capacities):
+    """That of one series, within a share of what was published."""
+
+    kind: Literal["capacity"]
+    series: str
+    published: float = Field(gt=0)
+    within: float = Field(gt=0)
+
+    def _outcomes(self, values: pd.DataFrame) -> list[Outcome]:
+        ours = self._capacity(values, self.series)
+        return [_within(f"capacity of {self.series}", self.published, ours, self.within)]
+
+
+class CapacityRatio(_Capacities):
+    """That of one series by that of another; published: the range that was printed."""
+
+    kind: Literal["capacity ratio"]
+    of: str
+    to: str
+    published: str
+    between: Annotated[list[float], Field(min_length=2, max_length=2)]
+
+    def _outcomes(self, values: pd.DataFrame) -> list[Outcome]:
+        ours = self._capacity(values, self.of) / self._capacity(values, self.to)
+        low, high = self.between
+        name, expected = f"capacity, {self.of} / {self.to}", f"{low:g} to {high:g}"
+        return [Outcome(name, self.published, f"{ours:.3g}", expected, low <= ours <= high)]
+
+
+class CapacityOrder(_Capacities):
+    """Those of series rise strictly, in the order in which they are named."""
+
+    kind: Literal["capacity order"]
+    series: list[str] = Field(min_length=2)
+
+    def _outcomes(self, values: pd.DataFrame) -> list[Outcome]:
+        ours = [self._capacity(values, series) for series in self.series]
+        return [
+            Outcome(
+                "order of capacities",
+                " < ".join(self.series),
+                " < ".join(f"{capacity:.3g}" for capacity in ours),
+                "rising",
+                all(before < after for before, after in pairwise(ours)),
+            )
+        ]
+
+
 class Order(_Check):
     """The points of a series stand in the published order; those nearer than `apart` in any."""
 
@@ -211,7 +278,17 @@ class Below(_Check):
 
 
 Check = Annotated[
-    Ratio | Multiple | Growing | Order | Rising | Line | Plateau | Below,
+    Ratio
+    | Multiple
+    | Growing
+    | Order
+    | Rising
+    | Line
+    | Plateau
+    | Below
+    | Capacity
+    | CapacityRatio
+    | CapacityOrder,
     Field(discriminator="kind"),
 ]
 

@@ -10,6 +10,9 @@ import pytest
 from sim.errors import UserError
 from sim.reproduce.checks import (
     Below,
+    Capacity,
+    CapacityOrder,
+    CapacityRatio,
     Growing,
     Line,
     Multiple,
@@ -84,6 +87,8 @@ def test_every_series_has_a_scenario_at_each_point(name, series):
         ("nim-1.8", 9, 0),
         ("mlperf-4.1", 1, 3),
         ("anyscale-batching", 9, 0),
+        ("pagedattention-rate", 3, 1),
+        ("pagedattention-prefix", 3, 0),
     ],
 )
 def test_as_many_are_inside_as_the_documentation_says(name, num_inside, num_outside):
@@ -96,7 +101,7 @@ def test_as_many_are_inside_as_the_documentation_says(name, num_inside, num_outs
 
 
 def test_every_publication_is_in_that_test():
-    assert len(PAPERS) == 6
+    assert len(PAPERS) == 8
 
 
 @pytest.mark.slow
@@ -295,6 +300,27 @@ def test_multiples_are_asked_for_in_a_range_and_whether_they_grow():
     assert (growing.ours, growing.is_inside) == ("2, 3", True)
     (falling,) = Growing(kind="growing", metric="m", of="x", to="y").outcomes(rows)
     assert not falling.is_inside
+
+
+def test_capacities_are_where_a_limit_is_reached():
+    """Between 1 and 2 for x, whose metric goes from 0.2 to 1; between 4 and 6 for y."""
+    values = {"x": [(1, 0.2), (2, 1.0), (3, 5.0)], "y": [(4, 0.4), (6, 0.6)], "z": [(7, 0.1)]}
+    rows = frame(
+        *((series, at, "m", math.nan, v) for series, points in values.items() for at, v in points)
+    )
+    about = {"metric": "m", "limit": 0.5}
+    (x,) = Capacity(kind="capacity", series="x", published=1.5, within=0.2, **about).outcomes(rows)
+    assert (x.ours, x.is_inside) == ("1.38", True)
+    (ratio,) = CapacityRatio(
+        kind="capacity ratio", of="y", to="x", published="4", between=[3.6, 3.7], **about
+    ).outcomes(rows)
+    assert (ratio.ours, ratio.is_inside) == ("3.64", True)
+    order, wrong = (
+        CapacityOrder(kind="capacity order", series=series, **about).outcomes(rows)[0]
+        for series in (["x", "y"], ["x", "z"])
+    )
+    assert (order.ours, order.is_inside) == ("1.38 < 5", True)
+    assert (wrong.ours, wrong.is_inside) == ("1.38 < nan", False)
 
 
 def test_series_that_do_not_rise_are_named():

@@ -30,6 +30,7 @@ class ContiguousKVManager:
         self._output_tokens = output_tokens
         self._allocator = BuddyAllocator(config.num_blocks)
         self._runs: dict[Sequence, Run] = {}
+        self._copies: list[tuple[int, int]] = []  # since the last call of take_copies
         self._retired: set[Sequence] = set()
         self._num_live_slots = 0  # the totals of running sequences
         self._num_begun_blocks = 0
@@ -54,13 +55,20 @@ class ContiguousKVManager:
 
     def misfit(self, seq: Sequence) -> str | None:
         """See KVManager."""
-        num_blocks = self._num_reserved(seq)
-        if num_blocks <= self._allocator.most_blocks:
+        num_blocks, num_runs = self._num_reserved(seq), len(seq.outputs)
+        most_runs = self._allocator.most_runs(num_blocks)
+        if num_runs <= most_runs:
             return None
+        runs = f"{num_runs} runs" if num_runs > 1 else "a run"
         return (
-            f"a run of {num_blocks} blocks, the largest of the pool has "
-            f"{self._allocator.most_blocks} of its {self._config.num_blocks}"
+            f"{runs} of {self._allocator.size_of(num_blocks)} blocks, "
+            f"the pool of {self._config.num_blocks} has room for {most_runs}"
         )
+
+    def take_copies(self) -> list[tuple[int, int]]:
+        """See KVManager."""
+        copies, self._copies = self._copies, []
+        return copies
 
     def begin_step(self, index: int) -> None:
         """See KVManager."""
@@ -79,18 +87,32 @@ class ContiguousKVManager:
         fit_tokens: int = 0,
         watermark_blocks: int = 0,
     ) -> bool:
-        """See KVManager. The run is reserved by the rule, whatever is asked for."""
+        """See KVManager. A run by the rule, whatever is asked for, for each of the outputs."""
         num_reserved = self._num_reserved(seq)
-        if self._allocator.num_free < watermark_blocks + self._allocator.size_of(num_reserved):
+        num_wanted = len(seq.outputs) * self._allocator.size_of(num_reserved)
+        if self._allocator.num_free < watermark_blocks + num_wanted:
             return False
+        if self._allocator.num_free_for(num_reserved) < num_wanted:
+            return False
+        for output in seq.outputs:
+            self._reserve(output, num_reserved)
+        return self.grow(seq, num_tokens)
+
+    def _reserve(self, seq: Sequence, num_reserved: int) -> None:
         start = self._allocator.allocate(num_reserved)
-        if start is None:
-            return False
+        assert start is not None
         run = Run(start, num_reserved, self._num_blocks_for(self._final_slots(seq)))
         self._runs[seq] = run
         seq.block_table.block_ids = list(range(start, start + num_reserved))
         self._count_run(seq, run, +1)
-        return self.grow(seq, num_tokens)
+
+    def fork(self, first: Sequence, seq: Sequence) -> None:
+        """See KVManager. Nothing is shared: all is copied into the run of the other."""
+        num_tokens = first.block_table.num_tokens
+        self.grow(seq, num_tokens)
+        num_begun = self._num_blocks_for(num_tokens)
+        tables = (first.block_table.block_ids, seq.block_table.block_ids)
+        self._copies += zip(*(block_ids[:num_begun] for block_ids in tables), strict=True)
 
     def grow(self, seq: Sequence, num_tokens: int) -> bool:
         """See KVManager."""

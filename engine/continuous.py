@@ -79,8 +79,11 @@ class ContinuousScheduler(Scheduler):
     def _num_wanted(self, seq: Sequence) -> int:
         """Tokens that a running sequence needs: those known and about to come, less the computed.
 
-        Nothing more, once those about to come reach the length at which it ends.
+        Nothing more, once those about to come reach the length at which it ends; nothing, while
+        another sequence computes its prompt.
         """
+        if seq.awaits_fork:
+            return 0
         num_expected = seq.num_tokens + seq.num_placeholders
         if seq.num_placeholders and num_expected >= seq.max_num_tokens:
             return 0
@@ -97,6 +100,8 @@ class ContinuousScheduler(Scheduler):
     def _make_room(self, seq: Sequence, step: Step) -> bool:
         """Preempt somebody for the sake of `seq`; False if it was itself."""
         victim = self._victim()
+        if victim.awaits_fork:  # it holds nothing
+            victim = victim.outputs[0]
         self._preempt(victim, step)
         return victim is not seq
 
@@ -236,13 +241,13 @@ class ContinuousScheduler(Scheduler):
         config = self.config
         place = 0  # in the queue; those before it wait for tokens still in flight
         while place < len(self.waiting):
-            if len(self.running) == config.max_num_seqs:
+            seq = self.waiting[place]
+            if len(self.running) + _num_rows(seq) > config.max_num_seqs:
                 self._is_stuck = True
                 break
             budget = self._budget(step)
             if not budget:
                 break
-            seq = self.waiting[place]
             if seq.num_stale:
                 place += 1
                 continue
@@ -273,6 +278,11 @@ class ContinuousScheduler(Scheduler):
 
     def _take(self, step: Step, seq: Sequence, start: int, num_tokens: int) -> None:
         seq.num_placeholders += step.add(seq, start, num_tokens)
+
+
+def _num_rows(seq: Sequence) -> int:
+    """Sequences that run once this one is admitted: it and those that will fork from it."""
+    return len(seq.outputs) if seq.group and not seq.group.is_forked else 1
 
 
 class PrefillFirstScheduler(ContinuousScheduler):

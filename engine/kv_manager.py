@@ -65,6 +65,12 @@ class KVManager(Protocol):
     def num_shared_blocks(self) -> int:
         """Blocks with more than one holder."""
 
+    def take_copies(self) -> list[tuple[int, int]]:
+        """Blocks that must be copied, (from, to), before the next step computes anything.
+
+        All since the last call.
+        """
+
     def begin_step(self, index: int) -> None:
         """Evictions from now on belong to this step."""
 
@@ -91,6 +97,12 @@ class KVManager(Protocol):
         fit_tokens: refuse unless room for so many tokens in all is there, though not taken.
         watermark_blocks: blocks that must stay free besides.
         Returns whether it was done. The first time, `seq.prefix_misses` says what was not cached.
+        """
+
+    def fork(self, first: Sequence, seq: Sequence) -> None:
+        """Let a sequence that holds nothing go on from all that another one has computed.
+
+        The first that fills more of the last block gets a copy of it, where it is shared.
         """
 
     def grow(self, seq: Sequence, num_tokens: int) -> bool:

@@ -37,6 +37,13 @@ class KVPool:
         self.keys[layer, slots] = k
         self.values[layer, slots] = v
 
+    def copy(self, copies: list[tuple[int, int]]) -> None:
+        """Copy whole blocks, in all layers: (from, to) of each."""
+        if copies:
+            sources, targets = map(list, zip(*copies, strict=True))
+            self._key_blocks[:, targets] = self._key_blocks[:, sources]
+            self._value_blocks[:, targets] = self._value_blocks[:, sources]
+
     def gather(self, layer: int, block_tables: IntArray) -> tuple[FloatArray, FloatArray]:
         """Keys and values of whole blocks, in the order of the tables.
 

@@ -37,6 +37,7 @@ class PagedKVManager:
         self._num_over_reserved_blocks = 0  # held by retired sequences alone
         self._num_beyond: dict[Sequence, int] = {}  # reserved blocks that it will never fill
         self._num_beyond_blocks = 0  # of all running sequences
+        self._copies: list[tuple[int, int]] = []  # since the last call of take_copies
 
     @property
     def num_free_blocks(self) -> int:
@@ -60,15 +61,28 @@ class PagedKVManager:
         """Blocks with more than one holder."""
         return self._allocator.num_shared
 
+    def take_copies(self) -> list[tuple[int, int]]:
+        """See KVManager."""
+        copies, self._copies = self._copies, []
+        return copies
+
     def begin_step(self, index: int) -> None:
         """See KVManager."""
         self._step = index
 
     def cached_prefix(self, seq: Sequence) -> list[int]:
-        """See KVManager."""
+        """See KVManager. Without the trie still that of another output of the same request."""
         if self._trie is None:
-            return []
+            return self._prompt_of_another(seq) if seq.group else []
         return self._trie.match(seq.block_runs(0, self._num_shareable(seq)))
+
+    def _prompt_of_another(self, seq: Sequence) -> list[int]:
+        """The full blocks of the prompt, where another output of the request holds them."""
+        num_blocks = min(self._num_shareable(seq), seq.num_prompt_tokens // self._block_size)
+        for other in seq.outputs:
+            if other.block_table.num_tokens >= num_blocks * self._block_size:
+                return other.block_table.block_ids[:num_blocks]
+        return []
 
     def admit(
         self,
@@ -95,7 +109,7 @@ class PagedKVManager:
             self._num_over_reserved_blocks -= self._num_over_reserved(prefix)
             self._allocator.share(prefix)
         table.block_ids = prefix + self._allocate(num_held - len(prefix))
-        table.num_published = len(prefix)
+        table.num_published = len(prefix) if self._trie is not None else 0
         table.num_tokens = num_filled
         self._count_table(table, +1)
         if reserve_tokens:
@@ -108,9 +122,38 @@ class PagedKVManager:
         self._num_beyond[seq] = num_beyond = max(num_held - self._num_blocks_for(slots), 0)
         self._num_beyond_blocks += num_beyond
 
+    def fork(self, first: Sequence, seq: Sequence) -> None:
+        """See KVManager. Whoever fills more of a block that is shared copies it then."""
+        theirs, table = first.block_table, seq.block_table
+        self._allocator.add_holder(theirs.block_ids)
+        table.block_ids = list(theirs.block_ids)
+        table.num_tokens = theirs.num_tokens
+        table.num_published = theirs.num_published
+
+    def _shares_tail(self, seq: Sequence) -> bool:
+        """Whether others hold the block that the sequence has filled in part."""
+        table = seq.block_table
+        if seq.group is None or table.num_tokens % self._block_size == 0:
+            return False
+        return self._allocator.num_holders(table.block_ids[-1]) > 1
+
+    def _copy_tail(self, table: BlockTable) -> bool:
+        """Let a sequence have a copy of the block that it has filled in part, if there is room."""
+        if not self._allocator.num_free:
+            return False
+        shared = table.block_ids[-1]
+        [copy] = self._allocate(1)
+        self._copies.append((shared, copy))
+        table.block_ids[-1] = copy
+        self._allocator.free([shared], num_kept=0)
+        self._num_empty_slots += -table.num_tokens % self._block_size
+        return True
+
     def grow(self, seq: Sequence, num_tokens: int) -> bool:
         """See KVManager."""
         table = seq.block_table
+        if self._shares_tail(seq) and not self._copy_tail(table):
+            return False
         block_size = self._block_size
         offset = table.num_tokens % block_size
         if offset == 0 or offset + num_tokens > block_size:
@@ -198,7 +241,8 @@ class PagedKVManager:
                 if not self._retired_holders[block_id]:
                     del self._retired_holders[block_id]
         else:
-            self._count_table(table, -1)
+            if not self._shares_tail(seq):  # else its empty slots are still somebody's
+                self._count_table(table, -1)
             self._num_beyond_blocks -= self._num_beyond.pop(seq, 0)
         self._allocator.free(block_ids, num_kept=table.num_published)
         self._num_over_reserved_blocks += self._num_over_reserved(block_ids)

@@ -44,7 +44,7 @@ class ReplayEngine(EngineBase):
         """See EngineBase."""
         step = super().schedule()
         for seq, _, _, samples in step.chunks:
-            if samples:
+            if samples and seq.lead is not None:
                 num_left = self._length(seq) - seq.num_output_tokens - seq.num_placeholders
                 self._ends.add(step.index + num_left, seq)
         return step

@@ -1,6 +1,7 @@
 """Turns the parts of a scenario into the things they describe."""
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import workloads as w
 from engine.config import EngineConfig
@@ -34,6 +35,7 @@ def build_workload(scenario: Scenario) -> w.Workload:
         unique=spec.prompts.unique.build(),
         outputs=spec.outputs.build(),
         shared=spec.prompts.shared.build() if spec.prompts.shared else None,
+        num_outputs=spec.n,
         max_new_tokens=spec.max_new_tokens,
         max_model_len=max_model_len,
     )
@@ -58,16 +60,17 @@ def build_engine(
     return Engine(config, runner, with_text=False, output_length=lengths.__getitem__)
 
 
-class _Answers(Mapping[RequestId, w.AnswerTokens]):
-    """The true outputs by request number, each made when it is asked for."""
+class _Answers(Mapping[Any, w.AnswerTokens]):
+    """The true outputs by `Sequence.output_id`, each made when it is asked for."""
 
     def __init__(self, workload: w.Workload) -> None:
         self._workload = workload
 
-    def __getitem__(self, number: RequestId) -> w.AnswerTokens:
-        return self._workload.answer(int(number))
+    def __getitem__(self, output_id: Any) -> w.AnswerTokens:
+        number, output = output_id if isinstance(output_id, tuple) else (output_id, 0)
+        return self._workload.answer(number, output)
 
-    def __iter__(self) -> Iterator[RequestId]:
+    def __iter__(self) -> Iterator[Any]:
         return iter(range(len(self)))
 
     def __len__(self) -> int:

@@ -29,6 +29,7 @@ class Records:
     slot_ns: each ledger class integrated over time, in slots x ns; they add up to the pool x the
         time that `steps` covers. Idle time counts.
     notes: what was changed while the workload was made.
+    num_outputs: of each request; output_tokens are those of all of them.
     first_refusal: why the engine refused the first request that it refused.
     """
 
@@ -38,4 +39,5 @@ class Records:
     evicted_for_ns: Distribution
     slot_ns: KVUsage
     notes: tuple[str, ...] = ()
+    num_outputs: int = 1
     first_refusal: str | None = None

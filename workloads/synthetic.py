@@ -37,6 +37,7 @@ def synthetic(
     unique: Lengths,
     outputs: Lengths,
     shared: SharedPrefix | None = None,
+    num_outputs: int = 1,
     max_new_tokens: int | None = None,
     max_model_len: int,
 ) -> Workload:
@@ -44,11 +45,13 @@ def synthetic(
 
     Arrivals, lengths and groups are drawn from streams of their own, so that changing one leaves
     the others as they are. max_new_tokens None is the largest output there is, else what
-    max_model_len leaves. Content ids: groups first, then user turns, then answers.
+    max_model_len leaves. num_outputs: of each request, all as long as its output. Content ids:
+    groups first, then user turns, then answers.
 
     Raises WorkloadError for a number that cannot be, as `output_limits` and `stream` do.
     """
     require_count("num_requests", num_requests)
+    require_count("num_outputs", num_outputs)
     turn_tokens = unique.sample(num_requests, stream(seed, "prompt lengths"))
     output_tokens = outputs.sample(num_requests, stream(seed, "output lengths"))
     first_turn_id = 0 if shared is None else shared.groups
@@ -78,7 +81,8 @@ def synthetic(
         segment_offsets=np.arange(num_requests + 1, dtype=np.int64) * ids.shape[1],
         segment_ids=ids.ravel(),
         segment_tokens=tokens.ravel(),
-        answer_ids=turn_ids + num_requests,
+        answer_ids=turn_ids[-1] + 1 + num_outputs * np.arange(num_requests, dtype=np.int64),
+        num_outputs=num_outputs,
         notes=limits.notes,
     )
 

@@ -8,6 +8,8 @@ import workloads as w
 from sim.scenario.spec import LONGEST_S, MOST, Checked, OneOf, Spec
 from workloads.checks import LARGEST_COUNT
 
+LARGEST_N = 1000  # outputs of a prompt
+
 
 class UniformSpec(Checked):
     """Whole numbers from low to high, both included."""
@@ -150,7 +152,10 @@ class PromptsSpec(Spec):
 
 
 class WorkloadSpec(Spec):
-    """Synthetic (requests, arrivals, prompts, outputs), or a trace (its first `requests`)."""
+    """Synthetic (requests, arrivals, prompts, outputs), or a trace (its first `requests`).
+
+    n: outputs of each request (parallel sampling), all as long as is drawn for the request.
+    """
 
     SYNTHETIC: ClassVar = ("requests", "arrivals", "prompts", "outputs")
 
@@ -158,6 +163,7 @@ class WorkloadSpec(Spec):
     arrivals: ArrivalsSpec | None = None
     prompts: PromptsSpec | None = None
     outputs: Lengths | None = None
+    n: int = Field(1, ge=1, le=LARGEST_N)
     trace: str | None = None
     max_new_tokens: int | None = Field(None, ge=1, le=LARGEST_COUNT)
 
@@ -167,6 +173,8 @@ class WorkloadSpec(Spec):
         if self.trace is None and len(given) < len(self.SYNTHETIC):
             missing = ", ".join(name for name in self.SYNTHETIC if name not in given)
             raise ValueError(f"a trace, or all of {', '.join(self.SYNTHETIC)}; missing: {missing}")
+        if self.trace is not None and self.n > 1:
+            raise ValueError(f"n: got {self.n} with a trace, expected 1")
         if self.trace is not None and set(given) - {"requests"}:
             extra = ", ".join(name for name in given if name != "requests")
             raise ValueError(f"either trace or {extra}, not both")

@@ -112,6 +112,7 @@ def random_scenario(seed: int) -> Scenario:
     }
     if rng.random() < 0.5:
         workload["max_new_tokens"] = rng.randint(5, 60)
+    workload["n"] = rng.choice([1, 1, 2, 4])  # refused where batches are static or have priorities
     scenario = {
         "name": "random",
         "seed": seed,

@@ -114,6 +114,24 @@ class ContiguousKVManager:
         tables = (first.block_table.block_ids, seq.block_table.block_ids)
         self._copies += zip(*(block_ids[:num_begun] for block_ids in tables), strict=True)
 
+    def reorder(self, seqs: list[Sequence], parents: list[int]) -> None:
+        """See KVManager. The first that goes on from a run takes it over, the others copy it."""
+        num_begun = self._num_blocks_for(seqs[0].block_table.num_tokens)
+        first = seqs[0].num_prompt_tokens // self._config.block_size  # that runs may differ in
+        held = [(self._runs[seq], seq.block_table.block_ids) for seq in seqs]
+        unclaimed = [held[place] for place in range(len(seqs)) if place not in parents]
+        claimed: set[int] = set()
+        for seq, parent in zip(seqs, parents, strict=True):
+            run, block_ids = held[parent]
+            if parent in claimed:
+                source = block_ids
+                run, block_ids = unclaimed.pop()
+                self._copies += zip(
+                    source[first:num_begun], block_ids[first:num_begun], strict=True
+                )
+            claimed.add(parent)
+            self._runs[seq], seq.block_table.block_ids = run, block_ids
+
     def grow(self, seq: Sequence, num_tokens: int) -> bool:
         """See KVManager."""
         table = seq.block_table

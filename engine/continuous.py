@@ -65,12 +65,29 @@ class ContinuousScheduler(Scheduler):
 
         num_others: tokens of the budget that are spoken for besides.
         """
+        if seq.is_beam and not self._is_computing_prompt(seq):
+            return self._schedule_beams(seq, step, self._budget(step) - num_others)
         start = seq.num_computed_tokens
         num_tokens = min(self._num_wanted(seq), cap, self._budget(step) - num_others)
         if num_tokens > 0:
             if not self._grow(seq, num_tokens, step):
                 return False
             self._take(step, seq, start, num_tokens)
+        return True
+
+    @staticmethod
+    def _is_computing_prompt(seq: Sequence) -> bool:
+        return seq.group is not None and not seq.group.is_forked
+
+    def _schedule_beams(self, seq: Sequence, step: Step, budget: int) -> bool:
+        """Give all beams of a request their next token; False if they were preempted."""
+        beams = seq.outputs
+        if seq.num_placeholders or len(beams) > budget:
+            return True  # they have it already, or must wait
+        if not all(self._grow(beam, 1, step) for beam in beams):
+            return False
+        for beam in beams:
+            self._take(step, beam, beam.num_computed_tokens - 1, 1)
         return True
 
     def _budget(self, step: Step) -> int:
@@ -100,10 +117,10 @@ class ContinuousScheduler(Scheduler):
     def _make_room(self, seq: Sequence, step: Step) -> bool:
         """Preempt somebody for the sake of `seq`; False if it was itself."""
         victim = self._victim()
-        if victim.awaits_fork:  # it holds nothing
+        if victim.awaits_fork or victim.is_beam:
             victim = victim.outputs[0]
         self._preempt(victim, step)
-        return victim is not seq
+        return seq.status is Status.RUNNING
 
     def _victim(self) -> Sequence:
         """The running sequence to preempt next."""
@@ -114,12 +131,24 @@ class ContinuousScheduler(Scheduler):
             self._leave_decodes(seq, step)
         self._stop(seq)
         self.kv.release(seq)
+        if seq.is_beam:
+            self._start_beams_over(seq)
         seq.status = Status.WAITING
         seq.num_preemptions += 1
         seq.num_stale += seq.num_placeholders
         seq.num_placeholders = 0
         self._requeue(seq)
         step.preempted.append(seq)
+
+    def _start_beams_over(self, first: Sequence) -> None:
+        """Beams have nothing to show before their end: they search again, from the prompt on."""
+        assert first.group
+        if first.group.is_forked:
+            for beam in first.outputs[1:]:
+                self._stop(beam)
+                self.kv.release(beam)
+                beam.status = Status.WAITING
+            first.group.start_over()
 
     def _requeue(self, seq: Sequence) -> None:
         """Put a preempted sequence back into the queue."""

@@ -90,7 +90,8 @@ class Engine(EngineBase):
         """
         self._land(step)
         outputs = []
-        sampling = (chunk.seq for chunk in step.chunks if chunk.samples)
+        sampling = [chunk.seq for chunk in step.chunks if chunk.samples]
+        self._reorder(sampling)
         for seq, token_id in zip(sampling, token_ids, strict=True):
             if seq.status is not Status.FINISHED:
                 outputs.append(self._append(seq, token_id))
@@ -111,7 +112,7 @@ class Engine(EngineBase):
         finished = reason is not None
         text = ""
         if self._texts is not None:
-            text = self._texts[seq].push(token_id, last=finished)
+            text = self._next_text(self._texts[seq], seq, finished=finished)
         output = TokenOutput(request_id, token_id, text, finished, reason, seq.index)
         if self._streams:
             for stream in self._streams.get(request_id, ()):
@@ -119,6 +120,18 @@ class Engine(EngineBase):
         if reason:
             self._finish(seq, reason)
         return output
+
+    @staticmethod
+    def _next_text(stream: tokenizer.TextStream, seq: Sequence, *, finished: bool) -> str:
+        """What the last token adds; of a beam, which may change until then, all at its end."""
+        if not seq.is_beam:
+            return stream.push(seq.output_token_ids[-1], last=finished)
+        if not finished:
+            return ""
+        *written, last = seq.output_token_ids
+        return "".join(stream.push(token, last=False) for token in written) + stream.push(
+            last, last=True
+        )
 
     def step(self) -> list[TokenOutput]:
         """Run one step live and return its new tokens, at most one per sequence.

@@ -109,6 +109,13 @@ class EngineBase:
                 f"{name}: {num_outputs} outputs are {num_outputs} sequences, max_num_seqs is "
                 f"{self.config.max_num_seqs}"
             )
+        if seq.is_beam and (
+            self.config.async_scheduling or num_outputs > self.config.max_num_batched_tokens
+        ):
+            raise RequestError(
+                f"{name}: {num_outputs} beams need max_num_batched_tokens >= {num_outputs} and "
+                "async_scheduling false"
+            )
         misfit = self.kv.misfit(seq)
         if misfit:
             raise RequestError(
@@ -182,6 +189,17 @@ class EngineBase:
         0: the next step needs `schedule`, as always where tokens are computed.
         """
         return 0
+
+    def _reorder(self, sampled: list[Sequence]) -> None:
+        """Let beams that get a token go on from where those were that it was chosen for."""
+        for seq in sampled:
+            if seq.is_beam and seq.index == 0 and seq.num_output_tokens:
+                assert seq.group
+                beams, parents = seq.group.seqs, seq.group.parents
+                self.kv.reorder(beams, parents)
+                written = [beam.output_token_ids for beam in beams]
+                for beam, parent in zip(beams, parents, strict=True):
+                    beam.output_token_ids = list(written[parent])
 
     def _finish(self, seq: Sequence, reason: str) -> None:
         """A sequence has its last token."""

@@ -105,6 +105,9 @@ class KVManager(Protocol):
         The first that fills more of the last block gets a copy of it, where it is shared.
         """
 
+    def reorder(self, seqs: list[Sequence], parents: list[int]) -> None:
+        """Let each of these sequences, all of one length, go on from what seqs[parent] holds."""
+
     def grow(self, seq: Sequence, num_tokens: int) -> bool:
         """Give a running sequence room for the next `num_tokens` tokens, if they can be had."""
 

@@ -52,6 +52,9 @@ class PagedKVManager:
     def misfit(self, seq: Sequence) -> str | None:
         """See KVManager."""
         num_blocks = self._num_blocks_for(seq.max_num_tokens - 1)  # the last is never fed back
+        if seq.is_beam:  # all that may not be shared, for all of them at once
+            num_shared = seq.num_prompt_tokens // self._block_size
+            num_blocks += (len(seq.outputs) - 1) * (num_blocks - num_shared)
         if num_blocks <= self._num_blocks:
             return None
         return f"{num_blocks} blocks, the pool has {self._num_blocks}"
@@ -130,6 +133,19 @@ class PagedKVManager:
         table.num_tokens = theirs.num_tokens
         table.num_published = theirs.num_published
 
+    def reorder(self, seqs: list[Sequence], parents: list[int]) -> None:
+        """See KVManager."""
+        tables = [seq.block_table for seq in seqs]
+        num_tails = len({table.block_ids[-1] for table in tables})
+        before = [table.block_ids for table in tables]
+        for table, parent in zip(tables, parents, strict=True):
+            table.block_ids = list(before[parent])
+            self._allocator.add_holder(table.block_ids)
+        for table, block_ids in zip(tables, before, strict=True):
+            self._allocator.free(block_ids, num_kept=table.num_published)
+        num_tails -= len({table.block_ids[-1] for table in tables})
+        self._num_empty_slots -= num_tails * (-tables[0].num_tokens % self._block_size)
+
     def _shares_tail(self, seq: Sequence) -> bool:
         """Whether others hold the block that the sequence has filled in part."""
         table = seq.block_table
@@ -189,6 +205,8 @@ class PagedKVManager:
         """See KVManager."""
         table = seq.block_table
         first = table.num_published
+        if seq.is_beam:  # what it writes may be another's tomorrow
+            num_tokens = min(num_tokens, seq.num_prompt_tokens)
         stop = num_tokens // self._block_size
         if self._trie is None or first >= stop:
             return

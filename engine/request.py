@@ -77,6 +77,8 @@ class SamplingParams:
     """How tokens are drawn from the logits.
 
     n: outputs, of one prompt. Output i is what a request of one output gets with `seed` + i.
+    beam_search: the outputs are the n most likely that a search of this width finds, all of them as
+        long as they may be: only with `ignore_eos` and temperature 0.
     temperature 0 is greedy. top_k 0 and top_p 1 keep every token. A sequence's draws depend on
     `seed` and the token's place alone, never on who shares the batch. `ignore_eos` never draws EOS.
 
@@ -84,6 +86,7 @@ class SamplingParams:
     """
 
     n: int = 1
+    beam_search: bool = False
     temperature: float = 0.0
     top_k: int = 0
     top_p: float = 1.0
@@ -93,6 +96,8 @@ class SamplingParams:
     def __post_init__(self) -> None:
         if self.n < 1:
             raise RequestError(f"n: got {self.n}, expected >= 1")
+        if self.beam_search and not (self.n > 1 and self.ignore_eos and self.temperature == 0):
+            raise RequestError("beam_search: expected n >= 2, ignore_eos and temperature 0 with it")
         if not self.temperature >= 0:
             raise RequestError(f"temperature: got {self.temperature}, expected >= 0")
         if self.top_k < 0:
@@ -157,13 +162,27 @@ class SequenceGroup:
     """The sequences of a request with several outputs, in the order of the outputs.
 
     The first computes the prompt; the others hold nothing and want nothing until they fork from it.
+    By then parallel samples have nothing to do with each other any more. Beams take every step
+    together, and each may then go on from what another has computed.
+
+    scores: log-probability of what each beam has written.
+    parents: of each beam, the one that it goes on from, as chosen in the last step.
     """
 
-    __slots__ = ("is_forked", "seqs")
+    __slots__ = ("is_forked", "parents", "scores", "seqs")
 
     def __init__(self, seqs: "list[Sequence]") -> None:
         self.seqs = seqs
+        self.start_over()
+
+    def start_over(self) -> None:
+        """Nothing is written yet."""
         self.is_forked = False
+        self.scores = [0.0] * len(self.seqs)
+        self.parents = [0] * len(self.seqs)
+        for seq in self.seqs:
+            seq.num_output_tokens = 0
+            seq.output_token_ids = []
 
 
 class Sequence:
@@ -254,6 +273,11 @@ class Sequence:
     def awaits_fork(self) -> bool:
         """Whether another sequence computes its prompt."""
         return self.group is not None and self.index > 0 and not self.group.is_forked
+
+    @property
+    def is_beam(self) -> bool:
+        """Whether it takes every step together with the other outputs of its request."""
+        return self.group is not None and self.request.sampling.beam_search
 
     @property
     def num_tokens(self) -> int:

@@ -5,6 +5,7 @@ from collections.abc import Sequence as SequenceOf
 from typing import Any, Protocol
 
 from engine.batch import StepBatch
+from engine.beams import BeamParents, best_tokens, choose_parents, unmoved
 from engine.config import EngineConfig
 from engine.kv_pool import KVPool
 from engine.request import RequestId, Sequence
@@ -46,9 +47,13 @@ class ToyLMRunner:
         batch = StepBatch(step.chunks, self._block_size)
         logits = self._transformer.forward(batch, self._pool)
         sampled = [chunk for chunk in step.chunks if chunk.samples]
+        rows = {chunk.seq: row for chunk, row in zip(sampled, logits, strict=True)}
+        found = best_tokens(rows)
         return [
-            sample(row, seq.request.sampling, start + num_tokens, seq.index)
-            for row, (seq, start, num_tokens, _) in zip(logits, sampled, strict=True)
+            found[seq]
+            if seq in found
+            else sample(rows[seq], seq.request.sampling, start + num_tokens, seq.index)
+            for seq, start, num_tokens, _ in sampled
         ]
 
 
@@ -59,13 +64,18 @@ class ReplayRunner:
     last is not handed out: the request's stop token takes its place, and so reveals the end.
     """
 
-    def __init__(self, outputs: Mapping[Any, SequenceOf[int]]) -> None:
+    def __init__(
+        self, outputs: Mapping[Any, SequenceOf[int]], beam_parents: BeamParents = unmoved
+    ) -> None:
         self._outputs = outputs
+        self._beam_parents = beam_parents
         self._current: dict[Hashable, SequenceOf[int]] = {}  # looked up once an output
 
     def run(self, step: Step) -> list[int]:
         """One token for each chunk that samples, in the order of the chunks."""
-        return [self._next_token(seq) for seq, _, _, samples in step.chunks if samples]
+        sampled = [chunk.seq for chunk in step.chunks if chunk.samples]
+        choose_parents(sampled, self._beam_parents)
+        return [self._next_token(seq) for seq in sampled]
 
     def _next_token(self, seq: Sequence) -> int:
         output_id = seq.output_id

@@ -162,7 +162,7 @@ class Scheduler(ABC):
         if self.decodes is not None:
             self.decodes.num_steps = self.num_steps
             for seq, _, _, samples in step.chunks:
-                if samples and seq not in forked:
+                if samples and seq not in forked and not seq.is_beam:
                     self._join_decodes(seq)
             self.last_step = step
         return step
@@ -170,7 +170,8 @@ class Scheduler(ABC):
     def _fork(self, step: Step) -> set[Sequence]:
         """Let the other outputs of prompts that this step completes begin with their first tokens.
 
-        Returns all sequences that now share memory which each of them will want to itself.
+        Returns all sequences that now share memory which each of them will want to itself. Beams,
+        which share memory in every step, are with them.
         """
         chunks: list[Chunk] = []
         forked: set[Sequence] = set()

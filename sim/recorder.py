@@ -109,6 +109,9 @@ class Recorder:
             self._last_token_ns[self._place(seq)] = self._committed_ns
         for seq in step.preempted:
             self._counts["preemptions"][int(seq.request.request_id)] += 1
+            if seq.is_beam:  # they start over
+                for output in seq.outputs:
+                    self._output_tokens[self._place(output)] = 0
 
     def _looked_up(self, index: int, seq: Sequence, num_cached: int, misses: PrefixMisses) -> None:
         """What the prefix cache had for a request at its first admission, and why no more."""

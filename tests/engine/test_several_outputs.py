@@ -1,8 +1,10 @@
 """Several outputs of one prompt: forked tables, copied tails, and the tokens of separate runs."""
 
+import math
 import random
 from typing import Any
 
+import numpy as np
 import pytest
 
 from engine import (
@@ -17,8 +19,10 @@ from engine import (
     TransformerConfig,
 )
 from engine.replay_engine import ReplayEngine
-from engine.request import Sequence
+from engine.request import RequestId, Sequence
 from engine.runners import ReplayRunner
+from engine.scheduler import Step
+from engine.tokenizer import EOS, decode, printable
 from workloads.content import AnswerTokens, SegmentPrompt
 
 MODEL = Transformer(TransformerConfig())
@@ -87,6 +91,100 @@ def test_texts_of_several_outputs_stand_together():
         for seed in (11, 12)
     ]
     assert [[text] for text in texts] == alone
+
+
+def beams(n: int) -> SamplingParams:
+    return SamplingParams(n=n, beam_search=True, ignore_eos=True)
+
+
+def dense_beams(prompt: list[int], width: int, num_tokens: int) -> list[list[int]]:
+    """The oracle: whole forward passes, and every continuation of every beam weighed."""
+    found: list[tuple[float, list[int]]] = [(0.0, [])]
+    for _ in range(num_tokens):
+        longer = []
+        for score, written in found:
+            logits = MODEL.dense_forward(prompt + written)[-1].astype(np.float64)
+            logits[EOS] = -np.inf
+            chances = np.exp(logits - logits.max())
+            for token in np.argsort(-chances)[: width + 1].tolist():
+                chance = float(chances[token] / chances.sum())
+                longer.append((score + math.log(chance), [*written, token]))
+        found = sorted(longer, key=lambda beam: -beam[0])[:width]
+    return [written for _, written in found]
+
+
+BEAM_WAYS = {
+    way: settings | ({"num_blocks": 34} if way.startswith("tight") else {})
+    for way, settings in WAYS.items()
+    if not settings.get("async_scheduling")
+}
+
+
+@pytest.mark.parametrize("way", BEAM_WAYS)
+def test_beams_are_those_of_a_dense_search(way):
+    found, num_preemptions = toy_outputs([(p, beams(3)) for p in PROMPTS], **BEAM_WAYS[way])
+    assert found == [beam for p in PROMPTS for beam in dense_beams(p, 3, 24)]
+    assert bool(num_preemptions) == way.startswith("tight")
+
+
+def test_text_of_beams_comes_at_their_end():
+    config = EngineConfig(**SMALL)
+    engine = Engine(config, ToyLMRunner(MODEL, config))
+    seq = engine.add_request(Request("r", TokenPrompt(PROMPTS[0]), 6, beams(2)))
+    outputs = list(engine.stream("r"))
+    assert [output.text for output in outputs[:-2]] == [""] * 10
+    expected = [printable(decode(output.output_token_ids)) for output in seq.outputs]
+    assert [output.text for output in outputs[-2:]] == expected
+
+
+def test_beams_go_on_from_their_parents():
+    """Blocks of four, a prompt of six: beams 0 and 1 go on from beam 1, then all from beam 0.
+
+    Beam 1 keeps its tail or copies it for whoever comes second; what beam 0 had is free again.
+    """
+    chosen = {1: [1, 1, 2], 2: [0, 0, 0]}
+    config = EngineConfig(**SMALL)
+    runner = ReplayRunner(
+        {(0, index): AnswerTokens(900, 9) for index in range(3)}, lambda _, n, __: chosen[n]
+    )
+    engine = Engine(config, runner, with_text=False)
+    seq = engine.add_request(Request(0, SegmentPrompt([(1, 6)], 900), 9, beams(3)))
+
+    def step() -> Step:
+        step = engine.schedule()
+        engine.commit(step, engine.run(step))
+        engine.check()
+        return step
+
+    step()
+    assert tables(seq) == [[0, 1]] * 3
+    assert step().copies == [(1, 2), (1, 3)]  # the last has block 1 to itself; then beam 0 goes
+    assert tables(seq) == [[0, 3], [0, 3], [0, 1]]
+    assert (engine.usage().live, engine.usage().tail) == (4 + 2 * 3, 2)
+    assert step().copies == [(3, 2)]
+    assert tables(seq) == [[0, 2]] * 3
+    assert (engine.usage().live, engine.usage().tail) == (8, 0)
+    chosen[3] = [0, 1, 2]
+    assert step().copies == []
+    assert tables(seq) == [[0, 2, block] for block in (1, 3, 4)]
+
+
+def test_contiguous_beams_take_runs_over_or_copy_them():
+    """As above: one of two heirs takes the run, the other copies it, but not the shared block."""
+    chosen = {1: [1, 1, 2]}
+    config = EngineConfig(**SMALL | {"memory": "contiguous", "reservation": "limit"})
+    runner = ReplayRunner(
+        {(0, index): AnswerTokens(900, 9) for index in range(3)}, lambda _, n, __: chosen[n]
+    )
+    engine = Engine(config, runner, with_text=False)
+    seq = engine.add_request(Request(0, SegmentPrompt([(1, 6)], 900), 9, beams(3)))
+    for _ in range(2):
+        step = engine.schedule()
+        before = tables(seq)
+        engine.commit(step, engine.run(step))
+        engine.check()
+    assert tables(seq) == [before[1], before[0], before[2]]
+    assert engine.schedule().copies == [(before[1][1], before[0][1])]
 
 
 def replaying(n: int, lengths: dict[int, int], **settings: Any) -> Engine:
@@ -171,6 +269,30 @@ def test_what_cannot_be_served_is_refused(settings, expected):
         engine.add_request(Request(0, SegmentPrompt([(1, 5)], 900), 8, SamplingParams(n=2)))
 
 
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"max_num_batched_tokens": 1}, "2 beams need max_num_batched_tokens >= 2"),
+        ({"async_scheduling": True}, "2 beams need .* async_scheduling false"),
+        ({"num_blocks": 5}, "5 prompt .* need 5 blocks, the pool has 3"),
+    ],
+)
+def test_beams_that_cannot_be_served_are_refused(settings, expected):
+    """12 slots are 3 blocks, of which one is full of prompt: 1 + 2 x 2."""
+    engine = replaying(
+        2, {0: 8}, **settings | ({"num_blocks": 3} if "num_blocks" in settings else {})
+    )
+    with pytest.raises(RequestError, match=expected):
+        engine.add_request(Request(0, SegmentPrompt([(1, 5)], 900), 8, beams(2)))
+
+
+@pytest.mark.parametrize("changed", [{"n": 1}, {"ignore_eos": False}, {"temperature": 0.5}])
+def test_beam_search_needs_its_settings(changed):
+    settings = {"n": 2, "beam_search": True, "ignore_eos": True} | changed
+    with pytest.raises(RequestError, match="beam_search: expected n >= 2, ignore_eos and"):
+        SamplingParams(**settings)
+
+
 KINDS: dict[str, dict[str, Any]] = {
     "continuous": {},
     "async": {"async_scheduling": True},
@@ -193,6 +315,11 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
+def random_parents(number: RequestId, num_written: int, width: int) -> list[int]:
+    rng = random.Random(f"{number} {num_written}")
+    return [rng.randrange(width) if rng.random() < 0.7 else i for i in range(width)]
+
+
 class Pair:
     """The engine that hands out every token and the one that counts them, side by side."""
 
@@ -201,7 +328,7 @@ class Pair:
         block_size = rng.randint(1, 8)
         settings: dict[str, Any] = {
             "block_size": block_size,
-            "num_blocks": rng.randint(60, 200) // block_size,
+            "num_blocks": rng.randint(50, 130) // block_size,
             "max_model_len": 50,
             "max_num_seqs": rng.randint(3, 12),
             "max_num_batched_tokens": rng.randint(3, 60),
@@ -212,11 +339,11 @@ class Pair:
         self.lengths: dict[int, int] = {}
         self.stepwise = Engine(
             self.config,
-            ReplayRunner(self.answers),
+            ReplayRunner(self.answers, random_parents),
             with_text=False,
             output_length=self.lengths.__getitem__,
         )
-        self.replay = ReplayEngine(self.config, self.lengths.__getitem__)
+        self.replay = ReplayEngine(self.config, self.lengths.__getitem__, random_parents)
         self.in_flight: Any = None
         self.num_preemptions = self.num_copies = self.num_ahead = 0
 
@@ -230,7 +357,8 @@ class Pair:
             self.answers[output_id] = AnswerTokens(answer_id + index, length)
         self.lengths[number] = length
         segments = [(rng.randint(0, 2), rng.randint(1, 12)), (100 + number, rng.randint(1, 12))]
-        params = SamplingParams(n=n, ignore_eos=True)
+        is_beam = n > 1 and rng.random() < 0.4
+        params = SamplingParams(n=n, beam_search=is_beam, ignore_eos=True)
         request = Request(number, SegmentPrompt(segments, answer_id), rng.randint(1, 24), params)
         refusals = []
         for engine in (self.stepwise, self.replay):
@@ -334,7 +462,7 @@ def walk(seed: int, kind: str) -> Pair:
 
 
 def test_walks_meet_what_they_are_for():
-    pairs = [walk(seed, "continuous") for seed in range(10)]
+    pairs = [walk(seed, "continuous") for seed in range(15)]
     assert sum(pair.num_preemptions for pair in pairs) > 20
     assert sum(pair.num_copies for pair in pairs) > 100
     assert sum(pair.num_ahead for pair in pairs) > 100

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from engine.buddy import BuddyAllocator
 from engine.config import EngineConfig
-from engine.kv_manager import KVUsage, OutputTokens, final_slots
+from engine.kv_manager import NO_MOVES, KVUsage, Moves, OutputTokens, final_slots
 from engine.request import Sequence
 
 
@@ -30,7 +30,7 @@ class ContiguousKVManager:
         self._output_tokens = output_tokens
         self._allocator = BuddyAllocator(config.num_blocks)
         self._runs: dict[Sequence, Run] = {}
-        self._copies: list[tuple[int, int]] = []  # since the last call of take_copies
+        self._copies: list[tuple[int, int]] = []  # since the last call of take_moves
         self._retired: set[Sequence] = set()
         self._num_live_slots = 0  # the totals of running sequences
         self._num_begun_blocks = 0
@@ -65,10 +65,12 @@ class ContiguousKVManager:
             f"the pool of {self._config.num_blocks} has room for {most_runs}"
         )
 
-    def take_copies(self) -> list[tuple[int, int]]:
+    def take_moves(self) -> Moves:
         """See KVManager."""
+        if not self._copies:
+            return NO_MOVES
         copies, self._copies = self._copies, []
-        return copies
+        return Moves([], [], copies)
 
     def begin_step(self, index: int) -> None:
         """See KVManager."""
@@ -132,6 +134,10 @@ class ContiguousKVManager:
             claimed.add(parent)
             self._runs[seq], seq.block_table.block_ids = run, block_ids
 
+    def grow_together(self, seqs: list[Sequence]) -> bool:
+        """See KVManager."""
+        return all(self.grow(seq, 1) for seq in seqs)
+
     def grow(self, seq: Sequence, num_tokens: int) -> bool:
         """See KVManager."""
         table = seq.block_table
@@ -152,6 +158,14 @@ class ContiguousKVManager:
         """See KVManager."""
         self._num_live_slots += num_tokens
         self._num_begun_blocks += num_reserved_blocks
+
+    def swap_out(self, seqs: list[Sequence]) -> bool:
+        """See KVManager. Nobody is ever preempted."""
+        return False
+
+    def swap_in(self, seqs: list[Sequence], num_tokens: int, *, watermark_blocks: int = 0) -> bool:
+        """See KVManager."""
+        return False
 
     def publish(self, seq: Sequence, num_tokens: int) -> None:
         """See KVManager. Nothing is shared."""

@@ -34,6 +34,7 @@ class ContinuousScheduler(Scheduler):
         cap = threshold if is_capped else self.config.max_num_batched_tokens
         self._schedule_running(step, cap)
         if self.waiting and not step.preempted:
+            self._swap_in(step, cap)
             self._admit_waiting(step, cap)
 
     def _schedule_running(self, step: Step, cap: int) -> None:
@@ -84,8 +85,9 @@ class ContinuousScheduler(Scheduler):
         beams = seq.outputs
         if seq.num_placeholders or len(beams) > budget:
             return True  # they have it already, or must wait
-        if not all(self._grow(beam, 1, step) for beam in beams):
-            return False
+        while not self.kv.grow_together(beams):
+            if not self._make_room(seq, step):
+                return False
         for beam in beams:
             self._take(step, beam, beam.num_computed_tokens - 1, 1)
         return True
@@ -129,26 +131,21 @@ class ContinuousScheduler(Scheduler):
     def _preempt(self, seq: Sequence, step: Step) -> None:
         if seq.lead is not None:
             self._leave_decodes(seq, step)
-        self._stop(seq)
-        self.kv.release(seq)
-        if seq.is_beam:
-            self._start_beams_over(seq)
-        seq.status = Status.WAITING
+        beams = seq.outputs if seq.is_beam and not self._is_computing_prompt(seq) else []
+        is_swapped = self.config.preemption == "swap" and self.kv.swap_out(beams or [seq])
+        for part in beams or [seq]:
+            self._stop(part)
+            if not is_swapped:
+                self.kv.release(part)
+            part.status = Status.SWAPPED if is_swapped else Status.WAITING
+        if beams and not is_swapped:  # they have nothing to show before their end
+            assert seq.group
+            seq.group.start_over()
         seq.num_preemptions += 1
         seq.num_stale += seq.num_placeholders
         seq.num_placeholders = 0
         self._requeue(seq)
         step.preempted.append(seq)
-
-    def _start_beams_over(self, first: Sequence) -> None:
-        """Beams have nothing to show before their end: they search again, from the prompt on."""
-        assert first.group
-        if first.group.is_forked:
-            for beam in first.outputs[1:]:
-                self._stop(beam)
-                self.kv.release(beam)
-                beam.status = Status.WAITING
-            first.group.start_over()
 
     def _requeue(self, seq: Sequence) -> None:
         """Put a preempted sequence back into the queue."""
@@ -214,7 +211,7 @@ class ContinuousScheduler(Scheduler):
         else:
             needy = sorted([*others, *beginning.values()], key=running_order)
         for seq in needy:
-            if seq.status is Status.WAITING:
+            if seq.status is not Status.RUNNING:
                 continue  # preempted just now
             if seq.lead is None:
                 has_room = self._schedule_chunk(seq, step, cap, self.decodes.size)
@@ -265,13 +262,37 @@ class ContinuousScheduler(Scheduler):
 
     # --- admission ---
 
+    def _swap_in(self, step: Step, cap: int) -> None:
+        """Bring back what was swapped out, from the head of the queue on while there is room."""
+        while self.waiting and self.waiting[0].status is Status.SWAPPED:
+            seq = self.waiting[0]
+            parts = [seq] if self._is_computing_prompt(seq) else seq.company
+            num_tokens = min(self._num_wanted(seq), cap, self._budget(step))
+            if self._budget(step) < len(parts):
+                break
+            watermark_blocks = self._watermark_blocks if self.running else 0
+            if not self._has_place_for(seq) or not self.kv.swap_in(
+                parts, num_tokens, watermark_blocks=watermark_blocks
+            ):
+                self._is_stuck = True
+                break
+            self.waiting.popleft()
+            self._start(step, seq, seq.num_computed_tokens - num_tokens)
+            for part in parts:
+                self._take(step, part, part.num_computed_tokens - num_tokens, num_tokens)
+
+    def _has_place_for(self, seq: Sequence) -> bool:
+        return len(self.running) + len(seq.company) <= self.config.max_num_seqs
+
     def _admit_waiting(self, step: Step, cap: int) -> None:
         """Admit from the head of the queue; the first that does not fit stops admission."""
         config = self.config
         place = 0  # in the queue; those before it wait for tokens still in flight
         while place < len(self.waiting):
             seq = self.waiting[place]
-            if len(self.running) + _num_rows(seq) > config.max_num_seqs:
+            if seq.status is Status.SWAPPED:
+                break
+            if not self._has_place_for(seq):
                 self._is_stuck = True
                 break
             budget = self._budget(step)
@@ -309,11 +330,6 @@ class ContinuousScheduler(Scheduler):
         seq.num_placeholders += step.add(seq, start, num_tokens)
 
 
-def _num_rows(seq: Sequence) -> int:
-    """Sequences that run once this one is admitted: it and those that will fork from it."""
-    return len(seq.outputs) if seq.group and not seq.group.is_forked else 1
-
-
 class PrefillFirstScheduler(ContinuousScheduler):
     """Steps of whole prompts alone while any can be admitted, and of decodes alone else."""
 
@@ -323,6 +339,8 @@ class PrefillFirstScheduler(ContinuousScheduler):
             self._admit_waiting(step, cap)
         if not step.chunks:
             self._schedule_running(step, cap)
+            if not step.preempted:
+                self._swap_in(step, cap)
         elif self.decodes is not None:  # they miss this step
             for seq in self.decodes.members():
                 self._leave_decodes(seq, step)

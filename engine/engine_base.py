@@ -220,8 +220,9 @@ class EngineBase:
             for seq in self._sequences.values()
             for output in seq.outputs
             if output.status is not Status.FINISHED
-            and not (output.awaits_fork and output.status is Status.WAITING)
+            and (output.status is Status.RUNNING or output is output.company[0])
         ]
         assert set(queued) == set(unfinished)
-        assert all(seq.status is Status.WAITING for seq in scheduler.waiting)
+        waiting = (Status.WAITING, Status.SWAPPED)
+        assert all(seq.status in waiting for seq in scheduler.waiting)
         assert all(seq.status is Status.RUNNING for seq in scheduler.running)

@@ -7,7 +7,8 @@ from functools import partial
 from engine.allocator import BlockAllocator
 from engine.block_table import BlockTable
 from engine.config import EngineConfig
-from engine.kv_manager import KVUsage, OutputTokens, final_slots
+from engine.host_blocks import HostBlocks
+from engine.kv_manager import NO_MOVES, KVUsage, Moves, OutputTokens, final_slots
 from engine.prefix_trie import PrefixTrie
 from engine.request import PrefixMisses, Sequence
 
@@ -37,7 +38,8 @@ class PagedKVManager:
         self._num_over_reserved_blocks = 0  # held by retired sequences alone
         self._num_beyond: dict[Sequence, int] = {}  # reserved blocks that it will never fill
         self._num_beyond_blocks = 0  # of all running sequences
-        self._copies: list[tuple[int, int]] = []  # since the last call of take_copies
+        self._copies: list[tuple[int, int]] = []  # since the last call of take_moves
+        self._host = HostBlocks(config.num_cpu_blocks) if config.preemption == "swap" else None
 
     @property
     def num_free_blocks(self) -> int:
@@ -64,10 +66,13 @@ class PagedKVManager:
         """Blocks with more than one holder."""
         return self._allocator.num_shared
 
-    def take_copies(self) -> list[tuple[int, int]]:
+    def take_moves(self) -> Moves:
         """See KVManager."""
+        out, back = self._host.take_moves() if self._host else ([], [])
+        if not (out or back or self._copies):
+            return NO_MOVES
         copies, self._copies = self._copies, []
-        return copies
+        return Moves(out, back, copies)
 
     def begin_step(self, index: int) -> None:
         """See KVManager."""
@@ -83,8 +88,9 @@ class PagedKVManager:
         """The full blocks of the prompt, where another output of the request holds them."""
         num_blocks = min(self._num_shareable(seq), seq.num_prompt_tokens // self._block_size)
         for other in seq.outputs:
-            if other.block_table.num_tokens >= num_blocks * self._block_size:
-                return other.block_table.block_ids[:num_blocks]
+            table = other.block_table
+            if table.block_ids and table.num_tokens >= num_blocks * self._block_size:
+                return table.block_ids[:num_blocks]
         return []
 
     def admit(
@@ -145,6 +151,50 @@ class PagedKVManager:
             self._allocator.free(block_ids, num_kept=table.num_published)
         num_tails -= len({table.block_ids[-1] for table in tables})
         self._num_empty_slots -= num_tails * (-tables[0].num_tokens % self._block_size)
+
+    def grow_together(self, seqs: list[Sequence]) -> bool:
+        """See KVManager."""
+        if seqs[0].block_table.num_tokens % self._block_size:  # all but one copy a shared tail
+            num_new = sum(self._shares_tail(seq) for seq in seqs)
+            num_new -= len({s.block_table.block_ids[-1] for s in seqs if self._shares_tail(s)})
+        else:
+            num_new = len(seqs)
+        return num_new <= self._allocator.num_free and all(self.grow(seq, 1) for seq in seqs)
+
+    def swap_out(self, seqs: list[Sequence]) -> bool:
+        """See KVManager."""
+        assert self._host
+        if not self._host.keep({seq: seq.block_table.block_ids for seq in seqs}):
+            return False
+        for seq in seqs:
+            num_tokens = seq.block_table.num_tokens
+            self.release(seq)
+            seq.block_table.num_tokens = num_tokens
+        return True
+
+    def swap_in(self, seqs: list[Sequence], num_tokens: int, *, watermark_blocks: int = 0) -> bool:
+        """See KVManager. Blocks that they shared they share again."""
+        assert self._host
+        num_held = self._host.num_blocks_of(seqs)
+        num_filled = seqs[0].block_table.num_tokens
+        num_new = self._num_blocks_for(num_filled + num_tokens) - self._num_blocks_for(num_filled)
+        if num_filled % self._block_size:  # all but one copy a shared tail
+            num_new += len(seqs) - self._host.num_tails_of(seqs)
+        else:
+            num_new *= len(seqs)
+        if num_held + num_new + watermark_blocks > self._allocator.num_free:
+            return False
+        tables = self._host.bring_back(seqs, self._allocate(num_held))
+        for seq, block_ids in tables.items():
+            seq.block_table.block_ids = block_ids
+        holders = Counter(block_id for block_ids in tables.values() for block_id in block_ids)
+        for block_id, count in holders.items():
+            self._allocator.add_holder([block_id] * (count - 1))
+        tails = {block_ids[-1] for block_ids in tables.values()}
+        self._num_empty_slots += len(tails) * (-num_filled % self._block_size)
+        has_room = self.grow_together(seqs) if len(seqs) > 1 else self.grow(seqs[0], num_tokens)
+        assert has_room
+        return True
 
     def _shares_tail(self, seq: Sequence) -> bool:
         """Whether others hold the block that the sequence has filled in part."""
@@ -251,6 +301,10 @@ class PagedKVManager:
         """See KVManager."""
         table = seq.block_table
         block_ids = table.block_ids
+        if self._host and not block_ids:
+            self._host.drop(seq)
+            table.clear()
+            return
         self._num_over_reserved_blocks -= self._num_over_reserved(block_ids)
         if seq in self._retired:
             self._retired.remove(seq)
@@ -284,6 +338,8 @@ class PagedKVManager:
         tables = [seq.block_table for seq in holders]
         counts = Counter(block_id for table in tables for block_id in table.block_ids)
         self._allocator.check(counts)
+        if self._host:
+            self._host.check()
         self._check_trie(tables)
         self._check_ledger(holders)
 

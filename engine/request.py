@@ -151,9 +151,10 @@ class PrefixMisses(NamedTuple):
 
 
 class Status(Enum):
-    """Where a sequence stands. A preempted one waits again."""
+    """Where a sequence stands. A preempted one waits again, for its K/V if that is on the host."""
 
     WAITING = "waiting"
+    SWAPPED = "swapped"
     RUNNING = "running"
     FINISHED = "finished"
 
@@ -275,6 +276,12 @@ class Sequence:
         return self.group is not None and self.index > 0 and not self.group.is_forked
 
     @property
+    def company(self) -> "list[Sequence]":
+        """Those that are admitted and preempted with the first of them, such as beams."""
+        is_alone = self.group is None or (self.group.is_forked and not self.is_beam)
+        return [self] if is_alone else self.outputs
+
+    @property
     def is_beam(self) -> bool:
         """Whether it takes every step together with the other outputs of its request."""
         return self.group is not None and self.request.sampling.beam_search
@@ -291,7 +298,7 @@ class Sequence:
 
     @property
     def num_computed_tokens(self) -> int:
-        """Tokens whose K/V is in the pool, or will be when the step in flight ends."""
+        """Tokens whose K/V is kept, or will be when the step in flight ends."""
         return self.block_table.num_tokens
 
     def count_output(self) -> None:

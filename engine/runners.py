@@ -37,11 +37,12 @@ class ToyLMRunner:
             block_size=config.block_size,
             num_kv_heads=model.num_kv_heads,
             head_size=model.head_size,
+            num_host_blocks=config.num_cpu_blocks if config.preemption == "swap" else 0,
         )
 
     def run(self, step: Step) -> list[int]:
         """One token for each chunk that samples, in the order of the chunks."""
-        self._pool.copy(step.copies)
+        self._pool.move(step.moves)
         if not step.chunks:
             return []
         batch = StepBatch(step.chunks, self._block_size)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from engine.config import EngineConfig
 from engine.decode_batch import DecodeBatch
-from engine.kv_manager import KVManager
+from engine.kv_manager import NO_MOVES, KVManager
 from engine.request import Sequence, Status
 
 
@@ -31,7 +31,7 @@ class Step:
     """One forward pass over the scheduled batch.
 
     index: its number, from 0.
-    copies: blocks that are copied before anything is computed, (from, to) of each.
+    moves: blocks that are copied before anything is computed.
     chunks: in scheduling order. A sequence that forks has one of no tokens: it samples from what
         the one computes that it forks from. Members of a decode batch have none: the totals count
         them.
@@ -48,10 +48,10 @@ class Step:
     __slots__ = (
         "admitted",
         "chunks",
-        "copies",
         "decode_context_tokens",
         "index",
         "left",
+        "moves",
         "num_decodes",
         "num_padded",
         "num_tokens",
@@ -61,7 +61,7 @@ class Step:
 
     def __init__(self, index: int) -> None:
         self.index = index
-        self.copies: list[tuple[int, int]] = []
+        self.moves = NO_MOVES
         self.chunks: list[Chunk] = []
         self.preempted: list[Sequence] = []
         self.admitted: list[tuple[Sequence, int]] = []
@@ -157,7 +157,7 @@ class Scheduler(ABC):
         self.num_steps += 1
         self.kv.begin_step(step.index)
         self._fill(step)
-        step.copies = self.kv.take_copies()
+        step.moves = self.kv.take_moves()
         forked = self._fork(step) if self._unforked else ()
         if self.decodes is not None:
             self.decodes.num_steps = self.num_steps
@@ -204,9 +204,9 @@ class Scheduler(ABC):
         step.admitted.append((seq, num_cached_tokens))
         if seq.group and not seq.group.is_forked:
             self._unforked.add(seq)
-            for other in seq.outputs[1:]:
-                self._run(other)
-                other.num_cached_tokens = 0
+        for other in seq.company[1:]:
+            self._run(other)
+            other.num_cached_tokens = 0
 
     def _run(self, seq: Sequence) -> None:
         self._num_started += 1
@@ -222,11 +222,11 @@ class Scheduler(ABC):
     def remove(self, seq: Sequence) -> None:
         """Take a waiting or running sequence out at once and return its memory."""
         self._is_stuck = False
-        if seq.status is Status.WAITING:
-            if not seq.awaits_fork:
-                self.waiting.remove(seq)
-        else:
+        if seq.status is Status.RUNNING:
             self._stop(seq)
+        elif seq is seq.company[0]:
+            self.waiting.remove(seq)
+        if seq.status is not Status.WAITING:
             self.kv.release(seq)
         seq.status = Status.FINISHED
 

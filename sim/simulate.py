@@ -9,6 +9,7 @@ import simpy
 from engine.request import Request, SamplingParams
 from sim.build import build_engine, build_workload
 from sim.clients import closed_loop_user, open_loop
+from sim.latency.block_moves import with_block_moves
 from sim.latency.build import build_latency
 from sim.recorder import Recorder
 from sim.records import Records
@@ -55,7 +56,8 @@ def serve(
         dates_evictions=config.enable_prefix_caching,
     )
     env = env or simpy.Environment()
-    replica = Replica(env, engine, build_latency(scenario).latency, recorder)
+    latency = with_block_moves(build_latency(scenario).latency, scenario, config)
+    replica = Replica(env, engine, latency, recorder)
     _send(env, replica, workload)
     with rare_garbage_collection():
         env.run()

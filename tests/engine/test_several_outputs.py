@@ -70,6 +70,9 @@ WAYS: dict[str, dict[str, Any]] = {
     "tight": {"num_blocks": 26},
     "tight prefix caching": {"num_blocks": 26, "enable_prefix_caching": True},
     "tight async": {"num_blocks": 26, "async_scheduling": True},
+    "tight swap": {"num_blocks": 26, "preemption": "swap"},
+    "tight swap in chunks": {"num_blocks": 26, "preemption": "swap", "max_num_batched_tokens": 7},
+    "tight swap with little room": {"num_blocks": 26, "preemption": "swap", "num_cpu_blocks": 9},
 }
 
 
@@ -114,7 +117,7 @@ def dense_beams(prompt: list[int], width: int, num_tokens: int) -> list[list[int
 
 
 BEAM_WAYS = {
-    way: settings | ({"num_blocks": 34} if way.startswith("tight") else {})
+    way: settings | ({"num_blocks": 26} if way.startswith("tight") else {})
     for way, settings in WAYS.items()
     if not settings.get("async_scheduling")
 }
@@ -158,14 +161,17 @@ def test_beams_go_on_from_their_parents():
 
     step()
     assert tables(seq) == [[0, 1]] * 3
-    assert step().copies == [(1, 2), (1, 3)]  # the last has block 1 to itself; then beam 0 goes
+    assert step().moves.within == [
+        (1, 2),
+        (1, 3),
+    ]  # the last has block 1 to itself; then beam 0 goes
     assert tables(seq) == [[0, 3], [0, 3], [0, 1]]
     assert (engine.usage().live, engine.usage().tail) == (4 + 2 * 3, 2)
-    assert step().copies == [(3, 2)]
+    assert step().moves.within == [(3, 2)]
     assert tables(seq) == [[0, 2]] * 3
     assert (engine.usage().live, engine.usage().tail) == (8, 0)
     chosen[3] = [0, 1, 2]
-    assert step().copies == []
+    assert step().moves.within == []
     assert tables(seq) == [[0, 2, block] for block in (1, 3, 4)]
 
 
@@ -184,7 +190,7 @@ def test_contiguous_beams_take_runs_over_or_copy_them():
         engine.commit(step, engine.run(step))
         engine.check()
     assert tables(seq) == [before[1], before[0], before[2]]
-    assert engine.schedule().copies == [(before[1][1], before[0][1])]
+    assert engine.schedule().moves.within == [(before[1][1], before[0][1])]
 
 
 def replaying(n: int, lengths: dict[int, int], **settings: Any) -> Engine:
@@ -216,7 +222,7 @@ def test_tail_is_shared_until_it_is_written():
     assert len(engine.commit(step, engine.run(step))) == 3
     step = engine.schedule()
     assert tables(seq) == [[0, 2], [0, 3], [0, 1]]
-    assert step.copies == [(1, 2), (1, 3)]
+    assert step.moves.within == [(1, 2), (1, 3)]
     assert (engine.usage().live, engine.usage().tail) == (4 + 3 * 3, 3)
     engine.check()
 
@@ -229,7 +235,7 @@ def test_full_blocks_need_no_copy():
     for _ in range(2):
         step = engine.schedule()
         engine.commit(step, engine.run(step))
-    assert step.copies == []
+    assert step.moves.within == []
     assert tables(seq) == [[0, 1, 2], [0, 1, 3]]
 
 
@@ -244,9 +250,9 @@ def test_contiguous_runs_are_reserved_for_all_outputs_at_once():
     step = engine.schedule()
     assert tables(first) == [[8, 9, 10, 11], [0, 1, 2, 3], [4, 5, 6, 7]]
     assert tables(second) == [[]] * 3
-    assert step.copies == []  # nothing is computed yet
+    assert step.moves.within == []  # nothing is computed yet
     engine.commit(step, engine.run(step))
-    assert engine.schedule().copies == [(8, 0), (9, 1), (8, 4), (9, 5)]
+    assert engine.schedule().moves.within == [(8, 0), (9, 1), (8, 4), (9, 5)]
     assert engine.usage().live == 3 * 6
     engine.check()
 
@@ -300,6 +306,15 @@ KINDS: dict[str, dict[str, Any]] = {
         "mixed_batches": False,
         "enable_chunked_prefill": False,
         "max_num_batched_tokens": 130,
+    },
+    "swap": {"preemption": "swap", "enable_prefix_caching": False},
+    "prefill first swap": {
+        "mixed_batches": False,
+        "enable_chunked_prefill": False,
+        "max_num_batched_tokens": 130,
+        "preemption": "swap",
+        "num_cpu_blocks": 10,
+        "enable_prefix_caching": False,
     },
     "contiguous": {
         "memory": "contiguous",
@@ -387,7 +402,7 @@ class Pair:
     def advance(self, num_steps: int) -> None:
         self.num_ahead += num_steps
         self.replay.advance(num_steps)
-        self.replay.kv.take_copies()  # for sequences that ended with their first token
+        self.replay.kv.take_moves()  # for sequences that ended with their first token
         for _ in range(num_steps):
             step = self.stepwise.schedule()
             if self.config.async_scheduling:
@@ -401,8 +416,8 @@ class Pair:
     def step(self) -> None:
         step, replayed = self.stepwise.schedule(), self.replay.schedule()
         self.num_preemptions += len(step.preempted)
-        self.num_copies += len(step.copies)
-        assert step.copies == replayed.copies
+        self.num_copies += len(step.moves.within)
+        assert step.moves == replayed.moves
         assert (step.num_tokens, step.num_decodes) == (replayed.num_tokens, replayed.num_decodes)
         assert step.decode_context_tokens == replayed.decode_context_tokens
         assert step.prefills == replayed.prefills

@@ -43,6 +43,7 @@ SYSTEMS: list[dict[str, Any]] = [
         "enable_prefix_caching": False,
     },
     {"memory": "contiguous", "reservation": "pow2", "enable_prefix_caching": False},
+    {"preemption": "swap", "num_cpu_blocks": 30, "enable_prefix_caching": False},
     {
         "mixed_batches": False,
         "enable_chunked_prefill": False,

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import workloads as w
+from engine.beams import unmoved
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.replay_engine import ReplayEngine
@@ -36,6 +37,7 @@ def build_workload(scenario: Scenario) -> w.Workload:
         outputs=spec.outputs.build(),
         shared=spec.prompts.shared.build() if spec.prompts.shared else None,
         num_outputs=spec.n,
+        beam_switch=spec.beam_search.switch if spec.beam_search else None,
         max_new_tokens=spec.max_new_tokens,
         max_model_len=max_model_len,
     )
@@ -49,14 +51,15 @@ def build_engine(
     stepwise: an engine that takes every step by itself also where tokens need not be computed.
     """
     lengths: list[int] = workload.output_tokens.tolist()
+    parents = workload.beams.parents if workload.beams else unmoved
     if scenario.runner == "toy-lm":
         toy_lm = ToyLMRunner(Transformer(scenario.toy_lm), config)
         by_id: dict[RequestId, int] = dict(enumerate(lengths))
         runner: Runner = ScriptedLengthRunner(toy_lm, by_id)
     elif stepwise:
-        runner = ReplayRunner(_Answers(workload))
+        runner = ReplayRunner(_Answers(workload), parents)
     else:
-        return ReplayEngine(config, lengths.__getitem__)
+        return ReplayEngine(config, lengths.__getitem__, parents)
     return Engine(config, runner, with_text=False, output_length=lengths.__getitem__)
 
 

@@ -109,7 +109,7 @@ class Recorder:
             self._last_token_ns[self._place(seq)] = self._committed_ns
         for seq in step.preempted:
             self._counts["preemptions"][int(seq.request.request_id)] += 1
-            if seq.is_beam:  # they start over
+            if seq.is_beam and not seq.num_output_tokens:  # they start over
                 for output in seq.outputs:
                     self._output_tokens[self._place(output)] = 0
 

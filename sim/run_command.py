@@ -102,7 +102,7 @@ def _swap_lines(scenario: Scenario) -> list[str]:
     """Of every system that swaps: at which bandwidth."""
     bandwidth_gb_per_s = scenario.deployment.swap_bandwidth_bytes_per_s / 1e9
     return [
-        f"{system}: blocks are swapped at {bandwidth_gb_per_s:.3g} GB/s a GPU (assumed)"
+        f"{system}: blocks are swapped at {bandwidth_gb_per_s:.3g} GB/s a GPU"
         for system in scenario.systems
         if build_config(scenario, system).preemption == "swap"
     ]

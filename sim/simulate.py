@@ -90,6 +90,8 @@ def _send(env: simpy.Environment, replica: Replica, workload: Workload) -> None:
 def request_maker(workload: Workload) -> Callable[[int], Request]:
     """Makes the requests of a workload by number."""
     # The workload says where an output ends, so the toy LM must not end it by itself.
-    sampling = SamplingParams(n=workload.num_outputs, ignore_eos=True)
+    sampling = SamplingParams(
+        n=workload.num_outputs, beam_search=workload.beams is not None, ignore_eos=True
+    )
     max_new_tokens = workload.max_new_tokens.tolist()
     return lambda i: Request(i, workload.prompt(i), max_new_tokens[i], sampling)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from workloads.arrivals import Arrivals, ClosedLoop
+from workloads.beams import BeamModel
 from workloads.checks import require_count
 from workloads.lengths import Lengths
 from workloads.limits import output_limits
@@ -38,6 +39,7 @@ def synthetic(
     outputs: Lengths,
     shared: SharedPrefix | None = None,
     num_outputs: int = 1,
+    beam_switch: float | None = None,
     max_new_tokens: int | None = None,
     max_model_len: int,
 ) -> Workload:
@@ -45,8 +47,9 @@ def synthetic(
 
     Arrivals, lengths and groups are drawn from streams of their own, so that changing one leaves
     the others as they are. max_new_tokens None is the largest output there is, else what
-    max_model_len leaves. num_outputs: of each request, all as long as its output. Content ids:
-    groups first, then user turns, then answers.
+    max_model_len leaves. num_outputs: of each request, all as long as its output.
+    beam_switch: what `BeamModel.switch` is, if they are beams. Content ids: groups first, then user
+    turns, then answers.
 
     Raises WorkloadError for a number that cannot be, as `output_limits` and `stream` do.
     """
@@ -83,6 +86,7 @@ def synthetic(
         segment_tokens=tokens.ravel(),
         answer_ids=turn_ids[-1] + 1 + num_outputs * np.arange(num_requests, dtype=np.int64),
         num_outputs=num_outputs,
+        beams=None if beam_switch is None else BeamModel(beam_switch, seed),
         notes=limits.notes,
     )
 

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from workloads.arrivals import ClosedLoop
+from workloads.beams import BeamModel
 from workloads.content import AnswerTokens, SegmentPrompt
 from workloads.errors import WorkloadError
 
@@ -22,6 +23,7 @@ class Workload:
     closed_loop: who sends the requests, in order, when arrival_ns is None.
     prompt_tokens: [n] length of the prompt.
     num_outputs: outputs of each request, all of one length.
+    beams: how they share ancestors, if a beam search finds them; None: they are parallel samples.
     output_tokens: [n] true length of each of them, which no scheduler may read.
     max_new_tokens: [n] the output limit that the request states.
     segment_offsets: [n + 1] request i has segments segment_offsets[i] to [i + 1] - 1.
@@ -42,6 +44,7 @@ class Workload:
     segment_tokens: Int64Column
     answer_ids: Int64Column
     num_outputs: int = 1
+    beams: BeamModel | None = None
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -108,6 +108,7 @@ class ContinuousScheduler(Scheduler):
         if seq.lead is not None:
             self._leave_decodes(seq, step)
         self._stop(seq)
+        seq.num_lost_tokens = seq.num_computed_tokens
         self.kv.release(seq)
         seq.status = Status.WAITING
         seq.num_preemptions += 1
@@ -320,6 +321,8 @@ class PriorityScheduler(ContinuousScheduler):
         if chunk:
             seq.num_placeholders -= chunk.samples
         super()._preempt(seq, step)
+        if chunk:  # which is not computed
+            seq.num_lost_tokens -= chunk.num_tokens
 
 
 def _rank(seq: Sequence) -> tuple[int, int]:

@@ -65,6 +65,10 @@ class KVManager(Protocol):
     def num_shared_blocks(self) -> int:
         """Blocks with more than one holder."""
 
+    @property
+    def num_saved_slots(self) -> int:
+        """Slots of all block tables together, less those of the blocks that they hold."""
+
     def begin_step(self, index: int) -> None:
         """Evictions from now on belong to this step."""
 

@@ -60,6 +60,11 @@ class PagedKVManager:
         """Blocks with more than one holder."""
         return self._allocator.num_shared
 
+    @property
+    def num_saved_slots(self) -> int:
+        """See KVManager."""
+        return self._allocator.num_saved * self._block_size
+
     def begin_step(self, index: int) -> None:
         """See KVManager."""
         self._step = index

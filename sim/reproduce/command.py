@@ -61,7 +61,7 @@ def _write(
 ) -> None:
     (folder / f"{name}.md").write_text(markdown(paper, name, results, outcomes), "utf-8")
     if results:
-        from sim.plots import save  # matplotlib, slow to import
+        from sim.plots.style import save  # matplotlib, slow to import
         from sim.reproduce.figure import draw_ratios
 
         save(draw_ratios(paper, results), folder / f"{name}.png")

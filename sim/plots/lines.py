@@ -12,6 +12,7 @@ from sim.plots.style import (
     SECONDS,
     SMALL,
     SYSTEM_COLOURS,
+    SYSTEM_DASHES,
     SYSTEM_MARKERS,
     label_seconds,
     legend,
@@ -110,6 +111,7 @@ def latency_distribution(results: list[Result]) -> Figure:
                 seconds,
                 label=result.job.system,
                 color=SYSTEM_COLOURS[number % len(SYSTEM_COLOURS)],
+                linestyle=SYSTEM_DASHES[number // len(SYSTEM_COLOURS) % len(SYSTEM_DASHES)],
             )
         axes.set_xscale("log")
         label_seconds(axes.xaxis)

@@ -15,6 +15,7 @@ from sim.experiment import Result
 # Okabe and Ito, "Color Universal Design", 2008: distinct under colour blindness and in grey.
 SYSTEM_COLOURS = ("#E69F00", "#0072B2", "#009E73", "#CC79A7", "#D55E00", "#56B4E9")
 SYSTEM_MARKERS = "osD^vPX"  # one more than colours: 42 systems before a pair repeats
+SYSTEM_DASHES = ("-", "--", ":", "-.")  # of lines without markers, by turns through the colours
 SMALL: dict[str, Any] = {"fontsize": "small", "color": "#555555"}
 SECONDS = FuncFormatter(lambda s, _: f"{s:g} s" if s >= 1 else f"{s * 1000:g} ms")
 
@@ -42,9 +43,10 @@ def legend(figure: Figure) -> None:
 
 
 def label_seconds(axis: Axis) -> None:
-    """Ticks with their unit on a logarithmic axis, two or three to a power of ten."""
+    """Ticks with their unit on a logarithmic axis, one to three to a power of ten."""
     low, high = axis.get_view_interval()
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 30 * low else (1, 3)))
+    subs = (1, 2, 5) if high < 30 * low else (1, 3) if high < 3000 * low else (1,)
+    axis.set_major_locator(LogLocator(subs=subs))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(SECONDS)
 

@@ -53,6 +53,11 @@ class ContiguousKVManager:
         """See KVManager."""
         return 0
 
+    @property
+    def num_saved_slots(self) -> int:
+        """See KVManager."""
+        return 0
+
     def misfit(self, seq: Sequence) -> str | None:
         """See KVManager."""
         num_blocks, num_runs = self._num_reserved(seq), len(seq.outputs)

@@ -131,14 +131,16 @@ class ContinuousScheduler(Scheduler):
     def _preempt(self, seq: Sequence, step: Step) -> None:
         if seq.lead is not None:
             self._leave_decodes(seq, step)
-        beams = seq.outputs if seq.is_beam and not self._is_computing_prompt(seq) else []
-        is_swapped = self.config.preemption == "swap" and self.kv.swap_out(beams or [seq])
-        for part in beams or [seq]:
+        parts = [seq] if self._is_computing_prompt(seq) else seq.company
+        num_computed, num_of_output = seq.num_computed_tokens, seq.num_output_tokens - 1
+        seq.num_lost_tokens = num_computed + (len(parts) - 1) * num_of_output
+        is_swapped = self.config.preemption == "swap" and self.kv.swap_out(parts)
+        for part in parts:
             self._stop(part)
             if not is_swapped:
                 self.kv.release(part)
             part.status = Status.SWAPPED if is_swapped else Status.WAITING
-        if beams and not is_swapped:  # they have nothing to show before their end
+        if len(parts) > 1 and not is_swapped:  # beams have nothing to show before their end
             assert seq.group
             seq.group.start_over()
         seq.num_preemptions += 1
@@ -277,7 +279,7 @@ class ContinuousScheduler(Scheduler):
                 self._is_stuck = True
                 break
             self.waiting.popleft()
-            self._start(step, seq, seq.num_computed_tokens - num_tokens)
+            self._start(step, seq, seq.num_lost_tokens)
             for part in parts:
                 self._take(step, part, part.num_computed_tokens - num_tokens, num_tokens)
 
@@ -377,6 +379,8 @@ class PriorityScheduler(ContinuousScheduler):
         if chunk:
             seq.num_placeholders -= chunk.samples
         super()._preempt(seq, step)
+        if chunk:  # which is not computed
+            seq.num_lost_tokens -= chunk.num_tokens
 
 
 def _rank(seq: Sequence) -> tuple[int, int]:

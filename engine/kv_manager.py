@@ -78,6 +78,10 @@ class KVManager(Protocol):
     def num_shared_blocks(self) -> int:
         """Blocks with more than one holder."""
 
+    @property
+    def num_saved_slots(self) -> int:
+        """Slots of all block tables together, less those of the blocks that they hold."""
+
     def take_moves(self) -> "Moves":
         """Blocks to copy before the next step computes anything: all since the last call."""
 

@@ -66,6 +66,11 @@ class PagedKVManager:
         """Blocks with more than one holder."""
         return self._allocator.num_shared
 
+    @property
+    def num_saved_slots(self) -> int:
+        """See KVManager."""
+        return self._allocator.num_saved * self._block_size
+
     def take_moves(self) -> Moves:
         """See KVManager."""
         out, back = self._host.take_moves() if self._host else ([], [])

@@ -200,6 +200,7 @@ class Sequence:
     num_placeholders: output tokens that steps in flight are about to produce.
     num_stale: such tokens from before a preemption; the sequence waits for them to come.
     num_cached_tokens: prompt tokens that the prefix cache spared at first admission; None before.
+    num_lost_tokens: computed ones that its last preemption took, those in flight included.
     prefix_misses: why it did not spare the others; None before, and without prefix caching.
     """
 
@@ -215,6 +216,7 @@ class Sequence:
         "lead",
         "max_num_tokens",
         "num_cached_tokens",
+        "num_lost_tokens",
         "num_output_tokens",
         "num_placeholders",
         "num_preemptions",
@@ -256,6 +258,7 @@ class Sequence:
         self.num_cached_tokens: int | None = None
         self.prefix_misses: PrefixMisses | None = None
         self.num_preemptions = 0
+        self.num_lost_tokens = 0
         self.num_placeholders = 0
         self.num_stale = 0
 

@@ -30,6 +30,11 @@ class Result:
     tolerance: float
 
     @property
+    def is_printed(self) -> bool:
+        """Whether anything was published."""
+        return not math.isnan(self.published)
+
+    @property
     def error(self) -> float:
         """Relative to what was published, or the difference; see Series."""
         difference = self.ours - self.published

@@ -257,10 +257,14 @@ class Walk:
         self.check_sharing()
 
     def check_sharing(self) -> None:
-        """Two positions share a slot only if the tokens up to them are equal.
+        """Two positions share a slot only if the tokens up to them are equal; what that saves.
 
         A token in flight is not known yet: its slot is nobody else's.
         """
+        tables = [seq.block_table.block_ids for seq in self.engine.scheduler.holders]
+        block_ids = [block_id for table in tables for block_id in table]
+        num_saved = len(block_ids) - len(set(block_ids))
+        assert self.engine.kv.num_saved_slots == num_saved * self.config.block_size
         holder_of: dict[tuple[int, int], object] = {}
         for seq in self.engine.scheduler.holders:
             known = seq.token_ids(0, seq.num_tokens)
@@ -301,6 +305,7 @@ class Walk:
         self.counts["swapped out"] += bool(step.moves.out)
         self.counts["swapped in"] += bool(step.moves.back)
         for seq in step.preempted:
+            assert seq.num_lost_tokens == self.num_computed[seq.request.request_id]
             self.num_computed[seq.request.request_id] = 0
             self.counts["preempted"] += 1
             self.counts["preempted with a token in flight"] += seq.num_stale

@@ -441,6 +441,7 @@ class Pair:
         for engine in (self.stepwise, self.replay):
             engine.check()
             assert sum(engine.usage()) == self.config.num_slots
+            assert engine.kv.num_saved_slots == num_saved_slots(engine)
         assert self.stepwise.usage() == self.replay.usage()
         for queue in ("running", "waiting"):
             queues = [
@@ -448,6 +449,12 @@ class Pair:
                 for engine in (self.stepwise, self.replay)
             ]
             assert queues[0] == queues[1]
+
+
+def num_saved_slots(engine: Engine | ReplayEngine) -> int:
+    """Slots of all tables, counted one by one, less those of different blocks."""
+    held = [b for seq in engine.scheduler.holders for b in seq.block_table.block_ids]
+    return (len(held) - len(set(held))) * engine.config.block_size
 
 
 @pytest.mark.parametrize("kind", KINDS)

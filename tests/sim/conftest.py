@@ -161,7 +161,7 @@ def assert_equal(records: Records, others: Records) -> None:
     for name in ("itl_ns", "evicted_for_ns"):
         for column, other in zip(getattr(records, name), getattr(others, name), strict=True):
             assert column.tolist() == other.tolist(), name
-    for name in ("slot_ns", "notes", "first_refusal"):
+    for name in ("slot_ns", "saved_slot_ns", "notes", "first_refusal"):
         assert getattr(records, name) == getattr(others, name)
 
 

@@ -14,6 +14,10 @@ from sim.simulate import simulate
 from workloads import ClosedLoop
 
 MS = 1_000_000
+COUNTS = (
+    *("preemptions", "recomputed_tokens", "restored_tokens"),
+    *("cached_tokens", "evicted_tokens"),
+)
 
 # Constant steps are a divisor or a multiple of many a gap between arrivals: times coincide.
 LATENCIES: list[dict[str, Any]] = [
@@ -161,10 +165,8 @@ def test_random_scenarios_come_to_everything():
     for seed in range(0, 120, 2):
         requests = simulate(random_scenario(seed), "default").requests
         seen |= set(requests["finish_reason"])
-        seen |= {name for name in ("preemptions", "evicted_tokens") if requests[name].any()}
-        seen |= {"cached_tokens"} if requests["cached_tokens"].any() else set()
-    counts = {"preemptions", "cached_tokens", "evicted_tokens"}
-    assert seen == {"stop", "length", "refused"} | counts
+        seen |= {name for name in COUNTS if requests[name].any()}
+    assert seen == {"stop", "length", "refused", *COUNTS}
 
 
 # --- by hand: a step takes 10 ms, the first request has 100 tokens of output ---

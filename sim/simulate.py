@@ -88,5 +88,5 @@ def request_maker(workload: Workload) -> Callable[[int], Request]:
     """Makes the requests of a workload by number."""
     # The workload says where an output ends, so the toy LM must not end it by itself.
     sampling = SamplingParams(ignore_eos=True)
-    max_new_tokens = workload.max_new_tokens.tolist()
+    max_new_tokens = workload.max_new_tokens.data
     return lambda i: Request(i, workload.prompt(i), max_new_tokens[i], sampling)

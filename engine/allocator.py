@@ -70,6 +70,13 @@ class BlockAllocator:
         if self._counts_use:
             self._cached.hit(block_ids)
 
+    def add_holder(self, block_ids: list[int]) -> None:
+        """Add a holder to blocks that are held."""
+        self.num_saved += len(block_ids)
+        num_more = self._num_more
+        for block_id in block_ids:
+            num_more[block_id] = num_more.get(block_id, 0) + 1
+
     def num_cached_of(self, block_ids: list[int]) -> int:
         """How many of these blocks are free and keep their content."""
         return self._cached.num_of(block_ids)

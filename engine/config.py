@@ -7,6 +7,7 @@ from engine.eviction import EVICTION
 
 BATCHING = ("static", "continuous")
 POLICIES = ("fcfs", "priority")
+PREEMPTIONS = ("recompute", "swap")
 PADDINGS = ("none", "batch", "limit")
 MEMORY = ("paged", "contiguous")
 ORACLES = ("pow2", "exact")  # reservations that know the output
@@ -36,6 +37,10 @@ class EngineConfig:
         the one that may get the most tokens would have got them.
     policy: who is admitted first and preempted last (continuous batching): `fcfs`, or `priority`,
         a lower number first, of equals the earlier.
+    preemption: what becomes of the K/V of a preempted sequence (continuous batching): `recompute`,
+        it is dropped; `swap`, it is moved to the memory of the host, and back later, where there
+        is room for it, else dropped.
+    num_cpu_blocks: room on the host, with `swap`.
     memory: `paged` takes blocks as they are needed, `contiguous` a run of them at admission.
     reservation: blocks of a run, for: `max`, max_model_len tokens; `limit`, the prompt and as many
         tokens as the request may get; `pow2`, the prompt and the output rounded up to a power of
@@ -65,6 +70,8 @@ class EngineConfig:
     max_wait_s: float = 0.05
     padding: str = "none"
     policy: str = "fcfs"
+    preemption: str = "recompute"
+    num_cpu_blocks: int = 512
     memory: str = "paged"
     reservation: str = "max"
     enable_prefix_caching: bool = False
@@ -97,6 +104,17 @@ class EngineConfig:
             "enable_prefix_caching",
             "false with contiguous memory",
             self.memory == "paged" or not self.enable_prefix_caching,
+        )
+        self._require("preemption", " or ".join(PREEMPTIONS), self.preemption in PREEMPTIONS)
+        self._require(
+            "preemption",
+            "recompute with static batching, contiguous memory, policy priority, prefix caching, "
+            "or async_scheduling",
+            self.preemption == "recompute"
+            or (
+                (self.batching, self.memory, self.policy) == ("continuous", "paged", "fcfs")
+                and not (self.enable_prefix_caching or self.async_scheduling)
+            ),
         )
         self._require("eviction", " or ".join(EVICTION), self.eviction in EVICTION)
         self._require(

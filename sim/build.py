@@ -1,8 +1,10 @@
 """Turns the parts of a scenario into the things they describe."""
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import workloads as w
+from engine.beams import unmoved
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.replay_engine import ReplayEngine
@@ -34,6 +36,8 @@ def build_workload(scenario: Scenario) -> w.Workload:
         unique=spec.prompts.unique.build(),
         outputs=spec.outputs.build(),
         shared=spec.prompts.shared.build() if spec.prompts.shared else None,
+        num_outputs=spec.n,
+        beam_switch=spec.beam_search.switch if spec.beam_search else None,
         max_new_tokens=spec.max_new_tokens,
         max_model_len=max_model_len,
     )
@@ -47,27 +51,29 @@ def build_engine(
     stepwise: an engine that takes every step by itself also where tokens need not be computed.
     """
     lengths = workload.output_tokens.data
+    parents = workload.beams.parents if workload.beams else unmoved
     if scenario.runner == "toy-lm":
         toy_lm = ToyLMRunner(Transformer(scenario.toy_lm), config)
         by_id: dict[RequestId, int] = dict(enumerate(lengths))
         runner: Runner = ScriptedLengthRunner(toy_lm, by_id)
     elif stepwise:
-        runner = ReplayRunner(_Answers(workload))
+        runner = ReplayRunner(_Answers(workload), parents)
     else:
-        return ReplayEngine(config, lengths.__getitem__)
+        return ReplayEngine(config, lengths.__getitem__, parents)
     return Engine(config, runner, with_text=False, output_length=lengths.__getitem__)
 
 
-class _Answers(Mapping[RequestId, w.AnswerTokens]):
-    """The true outputs by request number, each made when it is asked for."""
+class _Answers(Mapping[Any, w.AnswerTokens]):
+    """The true outputs by `Sequence.output_id`, each made when it is asked for."""
 
     def __init__(self, workload: w.Workload) -> None:
         self._workload = workload
 
-    def __getitem__(self, number: RequestId) -> w.AnswerTokens:
-        return self._workload.answer(int(number))
+    def __getitem__(self, output_id: Any) -> w.AnswerTokens:
+        number, output = output_id if isinstance(output_id, tuple) else (output_id, 0)
+        return self._workload.answer(number, output)
 
-    def __iter__(self) -> Iterator[RequestId]:
+    def __iter__(self) -> Iterator[Any]:
         return iter(range(len(self)))
 
     def __len__(self) -> int:

@@ -31,7 +31,7 @@ def summarise(records: Records) -> Row:
         "output_tokens": num_output_tokens,
         "output_tokens_per_s": _ratio(num_output_tokens * 1e9, span_ns),
         "requests_per_s": _ratio(len(finished) * 1e9, span_ns),
-        **_latencies(finished, records.itl_ns),
+        **_latencies(finished, records.itl_ns, records.num_outputs),
         "preemptions": int(requests["preemptions"].sum()),
         "preempted_recomputed_tokens": int(requests["recomputed_tokens"].sum()),
         "preempted_restored_tokens": int(requests["restored_tokens"].sum()),
@@ -41,13 +41,13 @@ def summarise(records: Records) -> Row:
     }
 
 
-def _latencies(finished: pd.DataFrame, itl_ns: Distribution) -> Row:
+def _latencies(finished: pd.DataFrame, itl_ns: Distribution, num_outputs: int) -> Row:
     columns = {
         name: finished[name].to_numpy(dtype=np.int64)
         for name in ("arrival_ns", "admitted_ns", "first_token_ns", "finished_ns", "output_tokens")
     }
     arrival_ns, first_token_ns = columns["arrival_ns"], columns["first_token_ns"]
-    num_gaps = columns["output_tokens"] - 1
+    num_gaps = columns["output_tokens"] // num_outputs - 1  # outputs of a request: of one length
     has_gaps = num_gaps > 0
     decoding_ns = (columns["finished_ns"] - first_token_ns)[has_gaps]
     return {

@@ -22,7 +22,7 @@ Queues = tuple[int, int]  # sequences running and waiting
 NEVER = -1  # a time that has not come
 _TIME_COLUMNS = ("arrival_ns", "admitted_ns", "first_token_ns", "finished_ns")
 _COUNT_COLUMNS = (
-    *("output_tokens", "preemptions", "queried_tokens", "cached_tokens"),
+    *("preemptions", "queried_tokens", "cached_tokens"),
     *("partial_tokens", "unseen_tokens", "evicted_tokens", "recomputed_tokens", "restored_tokens"),
 )
 _MOST_WAITING = 1 << 14  # rows that are still spells
@@ -39,6 +39,7 @@ _NO_BLOCKS = [0]
 class Recorder:
     """Columns of a run of num_requests requests, known by their numbers 0 to num_requests - 1.
 
+    num_outputs: of each request.
     on_finished: told, each time a hundredth of the run is, how many more requests are done with.
     dates_evictions: keep the times of steps that may evict, for requests that miss what they did.
     """
@@ -49,6 +50,7 @@ class Recorder:
         block_size: int,
         on_finished: Callable[[int], None],
         *,
+        num_outputs: int = 1,
         dates_evictions: bool = True,
     ) -> None:
         self._block_size = block_size
@@ -59,7 +61,11 @@ class Recorder:
         self._times = {name: array("q", [NEVER]) * num_requests for name in _TIME_COLUMNS}
         self._counts = {name: array("q", [0]) * num_requests for name in _COUNT_COLUMNS}
         self._finish_reasons = array("b", [NEVER]) * num_requests
-        self._last_token_ns = array("q", [NEVER]) * num_requests
+        self._num_outputs = num_outputs
+        self._num_unfinished = array("q", [num_outputs]) * num_requests  # outputs
+        # Of outputs: output i of request r at r * num_outputs + i.
+        self._output_tokens = array("q", [0]) * (num_requests * num_outputs)
+        self._last_token_ns = array("q", [NEVER]) * (num_requests * num_outputs)
         self._spells: list[_Spell] = []
         self._num_waiting = 0  # rows that they will be
         self._steps = StepTable()
@@ -105,9 +111,12 @@ class Recorder:
                 self._counts["restored_tokens"][index] += num_restored
                 self._counts["recomputed_tokens"][index] += seq.num_lost_tokens - num_restored
         for seq in step.left:
-            self._last_token_ns[int(seq.request.request_id)] = self._committed_ns
+            self._last_token_ns[self._place(seq)] = self._committed_ns
         for seq in step.preempted:
             self._counts["preemptions"][int(seq.request.request_id)] += 1
+            if seq.is_beam and not seq.num_output_tokens:  # they start over
+                for output in seq.outputs:
+                    self._output_tokens[self._place(output)] = 0
 
     def _looked_up(self, index: int, seq: Sequence, num_cached: int, misses: PrefixMisses) -> None:
         """What the prefix cache had for a request at its first admission, and why no more."""
@@ -199,9 +208,9 @@ class Recorder:
 
     def handed_out(self, outputs: list[TokenOutput], now_ns: int) -> None:
         """The tokens of a step are taken."""
-        for request_id, _, _, finished, finish_reason in outputs:
+        for request_id, _, _, finished, finish_reason, output in outputs:
             index = int(request_id)
-            self._got_token(index, now_ns)
+            self._got_token(index, index * self._num_outputs + output, now_ns)
             if finished:
                 self._finished(index, now_ns, finish_reason)
         self._committed_ns = now_ns
@@ -209,7 +218,7 @@ class Recorder:
     def progressed(self, progress: Progress, now_ns: int) -> None:
         """The same where most tokens are only counted."""
         for seq in progress.sampled:
-            self._got_token(int(seq.request.request_id), now_ns)
+            self._got_token(int(seq.request.request_id), self._place(seq), now_ns)
         if progress.num_decoded:
             self._itl_ns.add(now_ns - self._committed_ns, progress.num_decoded)
         self.ended(progress.ended, now_ns)
@@ -218,23 +227,29 @@ class Recorder:
     def ended(self, seqs: list[Sequence], now_ns: int) -> None:
         """These have got their last tokens."""
         for seq in seqs:
-            index = int(seq.request.request_id)
-            self._counts["output_tokens"][index] = seq.num_output_tokens
-            self._finished(index, now_ns, seq.finish_reason)
+            self._output_tokens[self._place(seq)] = seq.num_output_tokens
+            self._finished(int(seq.request.request_id), now_ns, seq.finish_reason)
 
-    def _got_token(self, index: int, now_ns: int) -> None:
-        before_ns = self._last_token_ns[index]
-        if before_ns == NEVER:
-            self._times["first_token_ns"][index] = now_ns
-        else:
+    def _place(self, seq: Sequence) -> int:
+        """Of an output among all of them."""
+        return int(seq.request.request_id) * self._num_outputs + seq.index
+
+    def _got_token(self, index: int, place: int, now_ns: int) -> None:
+        before_ns = self._last_token_ns[place]
+        if before_ns != NEVER:
             self._itl_ns.add(now_ns - before_ns)
-        self._last_token_ns[index] = now_ns
-        self._counts["output_tokens"][index] += 1
+        elif self._times["first_token_ns"][index] == NEVER:
+            self._times["first_token_ns"][index] = now_ns
+        self._last_token_ns[place] = now_ns
+        self._output_tokens[place] += 1
 
     def _finished(self, index: int, now_ns: int, reason: str | None) -> None:
+        """One of the outputs of a request has; the request has with its last."""
         assert reason is not None
-        self._times["finished_ns"][index] = now_ns
-        self._done_with(index, reason)
+        self._num_unfinished[index] -= 1
+        if not self._num_unfinished[index]:
+            self._times["finished_ns"][index] = now_ns
+            self._done_with(index, reason)
 
     def _done_with(self, index: int, reason: str) -> None:
         self._finish_reasons[index] = FINISH_REASONS.index(reason)
@@ -250,11 +265,14 @@ class Recorder:
         """
         if self._spells:
             self._flush()
+        output_tokens = np.frombuffer(self._output_tokens, np.int64)
+        output_tokens = output_tokens.reshape(-1, self._num_outputs)
         codes = np.frombuffer(self._finish_reasons, np.int8)
         requests = pd.DataFrame(
             {
                 **{name: _with_gaps(column) for name, column in self._times.items()},
                 "prompt_tokens": prompt_tokens,
+                "output_tokens": output_tokens.sum(axis=1),
                 **{name: np.frombuffer(column, np.int64) for name, column in self._counts.items()},
                 "finish_reason": pd.Categorical.from_codes(codes, pd.Index(FINISH_REASONS)),
             },
@@ -269,6 +287,7 @@ class Recorder:
             slot_ns=self._ledger.slot_ns,
             saved_slot_ns=self._saved_slot_ns,
             notes=notes,
+            num_outputs=self._num_outputs,
             first_refusal=self._first_refusal,
         )
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from workloads.arrivals import Arrivals, ClosedLoop
+from workloads.beams import BeamModel
 from workloads.checks import require_count
 from workloads.lengths import Lengths
 from workloads.limits import output_limits
@@ -37,6 +38,8 @@ def synthetic(
     unique: Lengths,
     outputs: Lengths,
     shared: SharedPrefix | None = None,
+    num_outputs: int = 1,
+    beam_switch: float | None = None,
     max_new_tokens: int | None = None,
     max_model_len: int,
 ) -> Workload:
@@ -44,11 +47,14 @@ def synthetic(
 
     Arrivals, lengths and groups are drawn from streams of their own, so that changing one leaves
     the others as they are. max_new_tokens None is the largest output there is, else what
-    max_model_len leaves. Content ids: groups first, then user turns, then answers.
+    max_model_len leaves. num_outputs: of each request, all as long as its output.
+    beam_switch: what `BeamModel.switch` is, if they are beams. Content ids: groups first, then user
+    turns, then answers.
 
     Raises WorkloadError for a number that cannot be, as `output_limits` and `stream` do.
     """
     require_count("num_requests", num_requests)
+    require_count("num_outputs", num_outputs)
     turn_tokens = unique.sample(num_requests, stream(seed, "prompt lengths"))
     output_tokens = outputs.sample(num_requests, stream(seed, "output lengths"))
     first_turn_id = 0 if shared is None else shared.groups
@@ -78,7 +84,9 @@ def synthetic(
         segment_offsets=np.arange(num_requests + 1, dtype=np.int64) * ids.shape[1],
         segment_ids=ids.ravel(),
         segment_tokens=tokens.ravel(),
-        answer_ids=turn_ids + num_requests,
+        answer_ids=turn_ids[-1] + 1 + num_outputs * np.arange(num_requests, dtype=np.int64),
+        num_outputs=num_outputs,
+        beams=None if beam_switch is None else BeamModel(beam_switch, seed),
         notes=limits.notes,
     )
 

@@ -8,6 +8,8 @@ import workloads as w
 from sim.scenario.spec import LONGEST_S, MOST, Checked, OneOf, Spec
 from workloads.checks import LARGEST_COUNT
 
+LARGEST_N = 1000  # outputs of a prompt
+
 
 class UniformSpec(Checked):
     """Whole numbers from low to high, both included."""
@@ -149,8 +151,18 @@ class PromptsSpec(Spec):
     unique: Lengths
 
 
+class BeamSearchSpec(Spec):
+    """switch: see `workloads.BeamModel`; of no consequence where the toy LM searches."""
+
+    switch: float = Field(1.0, ge=0, le=1)
+
+
 class WorkloadSpec(Spec):
-    """Synthetic (requests, arrivals, prompts, outputs), or a trace (its first `requests`)."""
+    """Synthetic (requests, arrivals, prompts, outputs), or a trace (its first `requests`).
+
+    n: outputs of each request, all as long as is drawn for the request: parallel samples or, with
+        `beam_search`, the beams of a search of this width.
+    """
 
     SYNTHETIC: ClassVar = ("requests", "arrivals", "prompts", "outputs")
 
@@ -158,6 +170,8 @@ class WorkloadSpec(Spec):
     arrivals: ArrivalsSpec | None = None
     prompts: PromptsSpec | None = None
     outputs: Lengths | None = None
+    n: int = Field(1, ge=1, le=LARGEST_N)
+    beam_search: BeamSearchSpec | None = None
     trace: str | None = None
     max_new_tokens: int | None = Field(None, ge=1, le=LARGEST_COUNT)
 
@@ -167,6 +181,10 @@ class WorkloadSpec(Spec):
         if self.trace is None and len(given) < len(self.SYNTHETIC):
             missing = ", ".join(name for name in self.SYNTHETIC if name not in given)
             raise ValueError(f"a trace, or all of {', '.join(self.SYNTHETIC)}; missing: {missing}")
+        if self.trace is not None and self.n > 1:
+            raise ValueError(f"n: got {self.n} with a trace, expected 1")
+        if self.beam_search and self.n == 1:
+            raise ValueError("beam_search: expected n, the width of the search, to be 2 or more")
         if self.trace is not None and set(given) - {"requests"}:
             extra = ", ".join(name for name in given if name != "requests")
             raise ValueError(f"either trace or {extra}, not both")

@@ -32,6 +32,12 @@ KINDS["prefill first"] = {
     "enable_chunked_prefill": False,
     "max_num_batched_tokens": 130,
 }
+SWAP = {"preemption": "swap", "enable_prefix_caching": False}
+KINDS |= {
+    "swap": SWAP | {"num_cpu_blocks": 1000},
+    "swap with little room": SWAP | {"num_cpu_blocks": 8},
+    "prefill first swap": SWAP | KINDS["prefill first"],
+}
 # Contiguous memory, once by each rule.
 RUN = {"memory": "contiguous", "enable_prefix_caching": False}
 KINDS |= {

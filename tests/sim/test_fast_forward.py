@@ -47,6 +47,7 @@ SYSTEMS: list[dict[str, Any]] = [
         "enable_prefix_caching": False,
     },
     {"memory": "contiguous", "reservation": "pow2", "enable_prefix_caching": False},
+    {"preemption": "swap", "num_cpu_blocks": 30, "enable_prefix_caching": False},
     {
         "mixed_batches": False,
         "enable_chunked_prefill": False,
@@ -116,11 +117,18 @@ def random_scenario(seed: int) -> Scenario:
     }
     if rng.random() < 0.5:
         workload["max_new_tokens"] = rng.randint(5, 60)
+    # More than one are refused where batches are static or have priorities, beams where steps are
+    # asynchronous; then 1 is what there is.
+    system = SYSTEMS[seed % len(SYSTEMS)]
+    if not {"batching", "policy"} & set(system):
+        workload["n"] = rng.choice([1, 1, 2, 4])
+        if workload["n"] > 1 and "async_scheduling" not in system and rng.random() < 0.5:
+            workload["beam_search"] = {"switch": rng.choice([0.3, 1.0])}
     scenario = {
         "name": "random",
         "seed": seed,
         "latency": LATENCIES[seed // len(SYSTEMS) % len(LATENCIES)],
-        "engine": random_engine(rng) | SYSTEMS[seed % len(SYSTEMS)],
+        "engine": random_engine(rng) | system,
         "workload": workload,
     }
     return Scenario.parse(scenario)

@@ -91,6 +91,12 @@ def test_time_per_output_token_leaves_out_single_tokens(summary):
     assert parts(summary, "tpot") == pytest.approx([0.175, 0.100, 0.250, 0.250])
 
 
+def test_time_per_output_token_of_several_outputs_is_that_of_each():
+    """Two outputs of three tokens side by side: 200 ms over two gaps."""
+    rows = [(0, 0, 100, 300, 10, 6, 0, "stop", (0, 0, 0, 0, 0))]
+    assert summarise(hand_made(rows, num_outputs=2))["tpot_mean_s"] == pytest.approx(0.1)
+
+
 def test_inter_token_latency_is_over_gaps_not_requests(summary):
     """50, 100, 150, 250, 250 ms."""
     assert parts(summary, "itl") == pytest.approx([0.160, 0.150, 0.250, 0.250])

@@ -498,3 +498,32 @@ def test_asynchronous_scheduling_costs_an_arrival_one_step(
     records = serve(workload, async_scheduling=async_scheduling)
     assert stamps(records)[0][2] == 10
     assert stamps(records)[1][2] == first_token_ms
+
+
+def test_a_request_ends_with_the_last_of_its_outputs(new_workload, serve):
+    """A prompt of 6 and two outputs of 3, with room for 2 blocks of 4 and one more.
+
+    The outputs get their first token together after 10 ms; the second block is copied then, and
+    nobody is in the way of anybody: the last come after 30 ms, and each of the four gaps is 10 ms.
+    """
+    workload = new_workload((6, 3), arrival_ms=[0], num_outputs=2)
+    records = serve(workload, num_blocks=3)
+    [request] = records.requests.to_dict("records")
+    assert request["first_token_ns"] == 10 * MS
+    assert request["finished_ns"] == 30 * MS
+    assert request["output_tokens"] == 6
+    values, counts = records.itl_ns
+    assert (values.tolist(), counts.tolist()) == ([10 * MS], [4])
+
+
+def test_outputs_that_find_no_room_come_later(new_workload, serve):
+    """The same with outputs of 5, which take 4 blocks: the second starts over when the first ends.
+
+    It has 3 tokens by then (6 + 2 fill both blocks) and computes its prompt and these anew.
+    """
+    workload = new_workload((6, 5), arrival_ms=[0], num_outputs=2)
+    records = serve(workload, num_blocks=3)
+    [request] = records.requests.to_dict("records")
+    assert request["preemptions"] == 1
+    assert request["output_tokens"] == 10
+    assert request["finished_ns"] == 70 * MS

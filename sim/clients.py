@@ -17,7 +17,7 @@ def open_loop(
     make_request: Callable[[int], Request],
 ) -> Process:
     """Send request i at arrival_ns[i], whatever becomes of the others."""
-    for number, at_ns in enumerate(arrival_ns.tolist()):
+    for number, at_ns in enumerate(arrival_ns.data):
         if at_ns > env.now:
             yield env.timeout(at_ns - env.now)
         replica.submit(make_request(number))

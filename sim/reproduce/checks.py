@@ -13,6 +13,9 @@ from pydantic import ConfigDict, Field
 from sim.scenario.spec import Spec
 
 
+Between = Annotated[list[float], Field(min_length=2, max_length=2)]  # from, to
+
+
 class Outcome(NamedTuple):
     """One line: published and ours in words, what is expected, and whether ours is."""
 
@@ -25,6 +28,8 @@ class Outcome(NamedTuple):
 
 class _Check(Spec):
     """metric: of which it is asked."""
+
+    model_config = ConfigDict(allow_inf_nan=True)  # a range may have no end
 
     metric: str
 
@@ -59,30 +64,27 @@ class Ratio(_Check):
 
 
 class Multiple(_Check):
-    """How many times one series is another at a point; published: what was printed of that."""
+    """How many times one series at a point is another, or itself, there or at `to_at`.
 
-    model_config = ConfigDict(allow_inf_nan=True)
+    published: what was printed of that, if anything was.
+    """
 
     kind: Literal["multiple"]
     of: str
     to: str
     at: Any
-    published: float = Field(gt=0)
-    between: Annotated[list[float], Field(min_length=2, max_length=2)]
+    to_at: Any = None
+    published: float | None = Field(None, gt=0)
+    between: Between
 
     def _outcomes(self, values: pd.DataFrame) -> list[Outcome]:
-        ours = _by_series(values, "ours").loc[self.at]
-        multiple = float(ours[self.of] / ours[self.to])
-        low, high = self.between
-        return [
-            Outcome(
-                f"{self.of} / {self.to} at {self.at}",
-                f"{self.published:.3g}",
-                f"{multiple:.3g}",
-                f"{low:g} to {high:g}" if math.isfinite(high) else f"{low:g} at least",
-                low <= multiple <= high,
-            )
-        ]
+        ours = _by_series(values, "ours")
+        multiple = float(ours[self.of][self.at] / ours[self.to][self.to_at or self.at])
+        names = f"{self.of} / {self.to} at {self.at}"
+        if self.to_at is not None:
+            names = f"{self.of} at {self.at} / {self.to} at {self.to_at}"
+        published = "" if self.published is None else f"{self.published:.3g}"
+        return [_between(names, published, multiple, self.between)]
 
 
 class Growing(_Check):
@@ -107,34 +109,52 @@ class Growing(_Check):
 
 
 class _Capacities(_Check):
-    """Of series over rising rates: the highest rate at which the metric is below a limit.
+    """Of series over rising rates: the highest rate at which metrics are within their limits.
 
-    It is found on the straight line between the last point below and the first above the limit;
-    nan where no point is below or none above.
+    also: further metrics and their limits; those that a series lacks do not limit it.
+
+    A limit is reached on the straight line between the last point below it and the first above; of
+    several metrics the lowest rate counts. nan where no point is below, or none above any limit.
     """
 
-    limit: float
+    also: dict[str, float] = Field({})
 
-    def _capacity(self, values: pd.DataFrame, series: str) -> float:
+    def outcomes(self, results: pd.DataFrame) -> list[Outcome]:
+        """See _Check; of all metrics."""
+        return self._outcomes(results)
+
+    def _capacity(self, values: pd.DataFrame, series: str, limit: float) -> float:
+        """limit: of `metric`."""
         rows = values[values["series"] == series]
-        rates, metric = rows["at"].to_numpy(float), rows["ours"].to_numpy(float)
-        above = np.flatnonzero(metric > self.limit)
-        if not len(above) or not above[0]:
-            return math.nan
-        place = [above[0] - 1, above[0]]
-        return float(np.interp(self.limit, metric[place], rates[place]))
+        limits = {self.metric: limit, **self.also}
+        rates = [_rate_at(rows[rows["metric"] == name], limits[name]) for name in limits]
+        reached = [rate for rate in rates if rate is not None]
+        return float(np.min(reached)) if reached else math.nan  # nan if any is
+
+
+def _rate_at(rows: pd.DataFrame, limit: float) -> float | None:
+    """Where one metric of a series reaches its limit; None: nowhere."""
+    rates, metric = rows["at"].to_numpy(float), rows["ours"].to_numpy(float)
+    above = np.flatnonzero(metric > limit)
+    if not len(above):
+        return None
+    if not above[0]:
+        return math.nan
+    place = [above[0] - 1, above[0]]
+    return float(np.interp(limit, metric[place], rates[place]))
 
 
 class Capacity(_Capacities):
     """That of one series, within a share of what was published."""
 
     kind: Literal["capacity"]
+    limit: float
     series: str
     published: float = Field(gt=0)
     within: float = Field(gt=0)
 
     def _outcomes(self, values: pd.DataFrame) -> list[Outcome]:
-        ours = self._capacity(values, self.series)
+        ours = self._capacity(values, self.series, self.limit)
         return [_within(f"capacity of {self.series}", self.published, ours, self.within)]
 
 
@@ -142,31 +162,62 @@ class CapacityRatio(_Capacities):
     """That of one series by that of another; published: the range that was printed."""
 
     kind: Literal["capacity ratio"]
+    limit: float
     of: str
     to: str
     published: str
-    between: Annotated[list[float], Field(min_length=2, max_length=2)]
+    between: Between
 
     def _outcomes(self, values: pd.DataFrame) -> list[Outcome]:
-        ours = self._capacity(values, self.of) / self._capacity(values, self.to)
-        low, high = self.between
-        name, expected = f"capacity, {self.of} / {self.to}", f"{low:g} to {high:g}"
-        return [Outcome(name, self.published, f"{ours:.3g}", expected, low <= ours <= high)]
+        of, to = (self._capacity(values, series, self.limit) for series in (self.of, self.to))
+        ours = of / to
+        return [_between(f"capacity, {self.of} / {self.to}", self.published, ours, self.between)]
 
 
 class CapacityOrder(_Capacities):
     """Those of series rise strictly, in the order in which they are named."""
 
     kind: Literal["capacity order"]
+    limit: float
     series: list[str] = Field(min_length=2)
 
     def _outcomes(self, values: pd.DataFrame) -> list[Outcome]:
-        ours = [self._capacity(values, series) for series in self.series]
+        ours = [self._capacity(values, series, self.limit) for series in self.series]
         return [
             Outcome(
                 "order of capacities",
                 " < ".join(self.series),
                 " < ".join(f"{capacity:.3g}" for capacity in ours),
+                "rising",
+                all(before < after for before, after in pairwise(ours)),
+            )
+        ]
+
+
+class Gain(Spec):
+    """The capacity of one series by that of another, under a limit of the metric."""
+
+    of: str
+    to: str
+    limit: float
+
+
+class GainOrder(_Capacities):
+    """Gains in capacity rise strictly, in the order in which they are named."""
+
+    kind: Literal["gain order"]
+    gains: list[Gain] = Field(min_length=2)
+
+    def _outcomes(self, values: pd.DataFrame) -> list[Outcome]:
+        ours = [
+            self._capacity(values, gain.of, gain.limit) / self._capacity(values, gain.to, gain.limit)
+            for gain in self.gains
+        ]
+        return [
+            Outcome(
+                "order of gains in capacity",
+                " < ".join(f"{gain.of} / {gain.to}" for gain in self.gains),
+                " < ".join(f"{gain:.3g}" for gain in ours),
                 "rising",
                 all(before < after for before, after in pairwise(ours)),
             )
@@ -219,7 +270,7 @@ class Line(_Check):
 
     kind: Literal["line"]
     first: float
-    begins: Annotated[list[float], Field(min_length=2, max_length=2)]
+    begins: Between
     within: float = Field(gt=0)
 
     def _outcomes(self, values: pd.DataFrame) -> list[Outcome]:
@@ -288,7 +339,8 @@ Check = Annotated[
     | Below
     | Capacity
     | CapacityRatio
-    | CapacityOrder,
+    | CapacityOrder
+    | GainOrder,
     Field(discriminator="kind"),
 ]
 
@@ -301,3 +353,9 @@ def _by_series(values: pd.DataFrame, kind: str) -> pd.DataFrame:
 def _within(name: str, published: float, ours: float, share: float) -> Outcome:
     is_inside = bool(abs(ours / published - 1) <= share)
     return Outcome(name, f"{published:.3g}", f"{ours:.3g}", f"within {share:.0%}", is_inside)
+
+
+def _between(name: str, published: str, ours: float, between: list[float]) -> Outcome:
+    low, high = between
+    expected = f"{low:g} to {high:g}" if math.isfinite(high) else f"{low:g} at least"
+    return Outcome(name, published, f"{ours:.3g}", expected, low <= ours <= high)

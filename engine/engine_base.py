@@ -69,12 +69,20 @@ class EngineBase:
         """
         if request.request_id in self._sequences:
             raise RequestError(f"request {request.request_id}: the id is in use")
-        config = self.config
-        seq = Sequence(request, config.block_size, config.max_model_len, self._num_added)
+        seq = self._new_sequence(request)
         self._refuse_misfit(seq)
         self._num_added += 1
         self._sequences[request.request_id] = seq
         self.scheduler.add(seq)
+        return seq
+
+    def _new_sequence(self, request: Request) -> Sequence:
+        config = self.config
+        seq = Sequence(request, config.block_size, config.max_model_len, self._num_added)
+        if config.kv_role == "kv_producer":
+            seq.max_num_tokens = min(seq.num_prompt_tokens + 1, config.max_model_len)
+        elif config.kv_role == "kv_consumer":
+            seq.num_given_tokens = seq.num_prompt_tokens - 1
         return seq
 
     def _refuse_misfit(self, seq: Sequence) -> None:

@@ -1,48 +1,24 @@
 """What is asked of several published values together: ratios, orders, lines."""
 
-import math
-from abc import abstractmethod
 from collections.abc import Iterator
 from itertools import combinations, pairwise
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pandas as pd
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
-from sim.scenario.spec import Spec
-
-
-Between = Annotated[list[float], Field(min_length=2, max_length=2)]  # from, to
-
-
-class Outcome(NamedTuple):
-    """One line: published and ours in words, what is expected, and whether ours is."""
-
-    name: str
-    published: str
-    ours: str
-    expected: str
-    is_inside: bool
+from sim.reproduce.capacities import (
+    Capacity,
+    CapacityOrder,
+    CapacityRatio,
+    CapacitySplit,
+    GainOrder,
+)
+from sim.reproduce.outcome import BaseCheck, Between, Outcome, within_range, within_share
 
 
-class _Check(Spec):
-    """metric: of which it is asked."""
-
-    model_config = ConfigDict(allow_inf_nan=True)  # a range may have no end
-
-    metric: str
-
-    def outcomes(self, results: pd.DataFrame) -> list[Outcome]:
-        """results: columns series, at, metric, published, ours."""
-        return self._outcomes(results[results["metric"] == self.metric])
-
-    @abstractmethod
-    def _outcomes(self, values: pd.DataFrame) -> list[Outcome]:
-        """Of the rows of the metric."""
-
-
-class Ratio(_Check):
+class Ratio(BaseCheck):
     """One series by another, at every point within a share of what was published."""
 
     kind: Literal["ratio"]
@@ -53,7 +29,7 @@ class Ratio(_Check):
     def _outcomes(self, values: pd.DataFrame) -> list[Outcome]:
         published, ours = (_by_series(values, kind) for kind in ("published", "ours"))
         return [
-            _within(
+            within_share(
                 f"{self.of} / {self.to} at {at}",
                 published[self.of][at] / published[self.to][at],
                 ours[self.of][at] / ours[self.to][at],
@@ -63,7 +39,7 @@ class Ratio(_Check):
         ]
 
 
-class Multiple(_Check):
+class Multiple(BaseCheck):
     """How many times one series at a point is another, or itself, there or at `to_at`.
 
     published: what was printed of that, if anything was.
@@ -84,10 +60,10 @@ class Multiple(_Check):
         if self.to_at is not None:
             names = f"{self.of} at {self.at} / {self.to} at {self.to_at}"
         published = "" if self.published is None else f"{self.published:.3g}"
-        return [_between(names, published, multiple, self.between)]
+        return [within_range(names, published, multiple, self.between)]
 
 
-class Growing(_Check):
+class Growing(BaseCheck):
     """How many times one series is another rises strictly from point to point."""
 
     kind: Literal["growing"]
@@ -108,123 +84,7 @@ class Growing(_Check):
         ]
 
 
-class _Capacities(_Check):
-    """Of series over rising rates: the highest rate at which metrics are within their limits.
-
-    also: further metrics and their limits; those that a series lacks do not limit it.
-
-    A limit is reached on the straight line between the last point below it and the first above; of
-    several metrics the lowest rate counts. nan where no point is below, or none above any limit.
-    """
-
-    also: dict[str, float] = Field({})
-
-    def outcomes(self, results: pd.DataFrame) -> list[Outcome]:
-        """See _Check; of all metrics."""
-        return self._outcomes(results)
-
-    def _capacity(self, values: pd.DataFrame, series: str, limit: float) -> float:
-        """limit: of `metric`."""
-        rows = values[values["series"] == series]
-        limits = {self.metric: limit, **self.also}
-        rates = [_rate_at(rows[rows["metric"] == name], limits[name]) for name in limits]
-        reached = [rate for rate in rates if rate is not None]
-        return float(np.min(reached)) if reached else math.nan  # nan if any is
-
-
-def _rate_at(rows: pd.DataFrame, limit: float) -> float | None:
-    """Where one metric of a series reaches its limit; None: nowhere."""
-    rates, metric = rows["at"].to_numpy(float), rows["ours"].to_numpy(float)
-    above = np.flatnonzero(metric > limit)
-    if not len(above):
-        return None
-    if not above[0]:
-        return math.nan
-    place = [above[0] - 1, above[0]]
-    return float(np.interp(limit, metric[place], rates[place]))
-
-
-class Capacity(_Capacities):
-    """That of one series, within a share of what was published."""
-
-    kind: Literal["capacity"]
-    limit: float
-    series: str
-    published: float = Field(gt=0)
-    within: float = Field(gt=0)
-
-    def _outcomes(self, values: pd.DataFrame) -> list[Outcome]:
-        ours = self._capacity(values, self.series, self.limit)
-        return [_within(f"capacity of {self.series}", self.published, ours, self.within)]
-
-
-class CapacityRatio(_Capacities):
-    """That of one series by that of another; published: the range that was printed."""
-
-    kind: Literal["capacity ratio"]
-    limit: float
-    of: str
-    to: str
-    published: str
-    between: Between
-
-    def _outcomes(self, values: pd.DataFrame) -> list[Outcome]:
-        of, to = (self._capacity(values, series, self.limit) for series in (self.of, self.to))
-        ours = of / to
-        return [_between(f"capacity, {self.of} / {self.to}", self.published, ours, self.between)]
-
-
-class CapacityOrder(_Capacities):
-    """Those of series rise strictly, in the order in which they are named."""
-
-    kind: Literal["capacity order"]
-    limit: float
-    series: list[str] = Field(min_length=2)
-
-    def _outcomes(self, values: pd.DataFrame) -> list[Outcome]:
-        ours = [self._capacity(values, series, self.limit) for series in self.series]
-        return [
-            Outcome(
-                "order of capacities",
-                " < ".join(self.series),
-                " < ".join(f"{capacity:.3g}" for capacity in ours),
-                "rising",
-                all(before < after for before, after in pairwise(ours)),
-            )
-        ]
-
-
-class Gain(Spec):
-    """The capacity of one series by that of another, under a limit of the metric."""
-
-    of: str
-    to: str
-    limit: float
-
-
-class GainOrder(_Capacities):
-    """Gains in capacity rise strictly, in the order in which they are named."""
-
-    kind: Literal["gain order"]
-    gains: list[Gain] = Field(min_length=2)
-
-    def _outcomes(self, values: pd.DataFrame) -> list[Outcome]:
-        ours = [
-            self._capacity(values, gain.of, gain.limit) / self._capacity(values, gain.to, gain.limit)
-            for gain in self.gains
-        ]
-        return [
-            Outcome(
-                "order of gains in capacity",
-                " < ".join(f"{gain.of} / {gain.to}" for gain in self.gains),
-                " < ".join(f"{gain:.3g}" for gain in ours),
-                "rising",
-                all(before < after for before, after in pairwise(ours)),
-            )
-        ]
-
-
-class Order(_Check):
+class Order(BaseCheck):
     """The points of a series stand in the published order; those nearer than `apart` in any."""
 
     kind: Literal["order"]
@@ -246,7 +106,7 @@ class Order(_Check):
                 yield a, b
 
 
-class Rising(_Check):
+class Rising(BaseCheck):
     """The series rise strictly, in the order in which they are named, at every point."""
 
     kind: Literal["rising"]
@@ -265,7 +125,7 @@ class Rising(_Check):
         return outcomes
 
 
-class Line(_Check):
+class Line(BaseCheck):
     """From a point on the values are on a line: where it begins, and how steep it is."""
 
     kind: Literal["line"]
@@ -286,7 +146,7 @@ class Line(_Check):
                 f"{low:g} to {high:g}",
                 bool(low <= ours <= high),
             ),
-            _within(
+            within_share(
                 f"{self.metric} for each further one",
                 lines["published"][0],
                 lines["ours"][0],
@@ -295,7 +155,7 @@ class Line(_Check):
         ]
 
 
-class Plateau(_Check):
+class Plateau(BaseCheck):
     """The mean from a point on."""
 
     kind: Literal["plateau"]
@@ -305,10 +165,10 @@ class Plateau(_Check):
     def _outcomes(self, values: pd.DataFrame) -> list[Outcome]:
         full = values[values["at"] >= self.first]
         name = f"{self.metric} from {self.first:g} on"
-        return [_within(name, full["published"].mean(), full["ours"].mean(), self.within)]
+        return [within_share(name, full["published"].mean(), full["ours"].mean(), self.within)]
 
 
-class Below(_Check):
+class Below(BaseCheck):
     """Every value is below a limit."""
 
     kind: Literal["below"]
@@ -339,6 +199,7 @@ Check = Annotated[
     | Below
     | Capacity
     | CapacityRatio
+    | CapacitySplit
     | CapacityOrder
     | GainOrder,
     Field(discriminator="kind"),
@@ -348,14 +209,3 @@ Check = Annotated[
 def _by_series(values: pd.DataFrame, kind: str) -> pd.DataFrame:
     """A row for each point, a column for each series."""
     return values.pivot(index="at", columns="series", values=kind).loc[values["at"].unique()]
-
-
-def _within(name: str, published: float, ours: float, share: float) -> Outcome:
-    is_inside = bool(abs(ours / published - 1) <= share)
-    return Outcome(name, f"{published:.3g}", f"{ours:.3g}", f"within {share:.0%}", is_inside)
-
-
-def _between(name: str, published: str, ours: float, between: list[float]) -> Outcome:
-    low, high = between
-    expected = f"{low:g} to {high:g}" if math.isfinite(high) else f"{low:g} at least"
-    return Outcome(name, published, f"{ours:.3g}", expected, low <= ours <= high)

@@ -82,7 +82,7 @@ def test_every_series_has_a_scenario_at_each_point(name, series):
         ("nim-1.8", 9, 0),
         ("mlperf-4.1", 1, 3),
         ("anyscale-batching", 9, 0),
-        ("pagedattention-rate", 3, 1),
+        ("pagedattention-rate", 9, 1),
         ("pagedattention-prefix", 3, 0),
         ("anyscale-latency", 10, 0),
         ("orca", 4, 0),

@@ -222,12 +222,15 @@ class ContinuousScheduler(Scheduler):
         assert batch is not None
         if self.others or not 0 < batch.size <= self.config.max_num_batched_tokens:
             return 0
-        if self.waiting and not self._is_stuck:
-            return 0
+        most = self._steps_without_admission(most)
         limit = self._limits.next_step()
         if limit is not None:  # in the step after this one somebody is passed over
             most = min(most, limit - self.num_steps + 1)
         return batch.steps_within(self.kv.num_growable_blocks, most)
+
+    def _steps_without_admission(self, most: int) -> int:
+        """How many of the next `most` steps admit nobody, as far as is certain."""
+        return 0 if self.waiting and not self._is_stuck else most
 
     # --- admission ---
 
@@ -255,13 +258,7 @@ class ContinuousScheduler(Scheduler):
                     continue
                 break
             num_tokens = min(num_tokens, budget)
-            if not self.kv.admit(
-                seq,
-                prefix,
-                num_tokens,
-                fit_tokens=seq.num_tokens if config.reserve_full_isl else 0,
-                watermark_blocks=self._watermark_blocks if self.running else 0,
-            ):
+            if not self._find_room(seq, prefix, num_tokens):
                 # Those that decode only take more blocks; but what they publish may be a new hit.
                 self._is_stuck = not config.enable_prefix_caching
                 break
@@ -271,22 +268,18 @@ class ContinuousScheduler(Scheduler):
             if config.enable_prefix_caching:
                 self.kv.publish(seq, min(seq.num_computed_tokens, seq.num_tokens))
 
+    def _find_room(self, seq: Sequence, prefix: list[int], num_tokens: int) -> bool:
+        """Give a waiting sequence what `KVManager.admit` gives, if it is there."""
+        return self.kv.admit(
+            seq,
+            prefix,
+            num_tokens,
+            fit_tokens=seq.num_tokens if self.config.reserve_full_isl else 0,
+            watermark_blocks=self._watermark_blocks if self.running else 0,
+        )
+
     def _take(self, step: Step, seq: Sequence, start: int, num_tokens: int) -> None:
         seq.num_placeholders += step.add(seq, start, num_tokens)
-
-
-class PrefillFirstScheduler(ContinuousScheduler):
-    """Steps of whole prompts alone while any can be admitted, and of decodes alone else."""
-
-    def _fill(self, step: Step) -> None:
-        cap = self.config.max_num_batched_tokens
-        if self.waiting:
-            self._admit_waiting(step, cap)
-        if not step.chunks:
-            self._schedule_running(step, cap)
-        elif self.decodes is not None:  # they miss this step
-            for seq in self.decodes.members():
-                self._leave_decodes(seq, step)
 
 
 class PriorityScheduler(ContinuousScheduler):

@@ -6,9 +6,10 @@ from typing import Any
 
 from engine.config import ORACLES, ConfigError, EngineConfig
 from engine.contiguous_kv import ContiguousKVManager
-from engine.continuous import ContinuousScheduler, PrefillFirstScheduler, PriorityScheduler
+from engine.continuous import ContinuousScheduler, PriorityScheduler
 from engine.kv_manager import KVManager, KVUsage, OutputTokens
 from engine.paged_kv import PagedKVManager
+from engine.prefill_first import PrefillFirstScheduler, TGIScheduler
 from engine.request import Request, RequestError, RequestId, Sequence, Status
 from engine.scheduler import Scheduler, Step
 from engine.static import StaticScheduler
@@ -29,7 +30,7 @@ def _scheduler_class(config: EngineConfig) -> type[Scheduler]:
     if config.batching == "static":
         return StaticScheduler
     if not config.mixed_batches:
-        return PrefillFirstScheduler
+        return TGIScheduler if config.max_batch_total_tokens else PrefillFirstScheduler
     return PriorityScheduler if config.policy == "priority" else ContinuousScheduler
 
 

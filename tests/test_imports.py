@@ -28,6 +28,7 @@ ENGINE_ORDER = [
     "scheduler",
     "static",
     "continuous",
+    "prefill_first",
     "engine_base",
     "replay_engine",
     "kv_pool",

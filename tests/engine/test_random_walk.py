@@ -43,6 +43,16 @@ KINDS |= {
     "async contiguous": RUN | {"reservation": "exact", "async_scheduling": True},
     "priority contiguous": RUN | {"reservation": "pow2", "policy": "priority"},
 }
+KINDS["tgi"] = (
+    RUN
+    | KINDS["prefill first"]
+    | {
+        "reservation": "limit",
+        "max_batch_total_tokens": 130,
+        "waiting_served_ratio": 0.9,
+        "max_waiting_tokens": 7,
+    }
+)
 
 
 def next_token(prefix: list[int]) -> int:

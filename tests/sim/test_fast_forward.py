@@ -48,6 +48,17 @@ SYSTEMS: list[dict[str, Any]] = [
         "enable_chunked_prefill": False,
         "max_num_batched_tokens": 300,
     },
+    {
+        "mixed_batches": False,
+        "enable_chunked_prefill": False,
+        "max_num_batched_tokens": 300,
+        "memory": "contiguous",
+        "reservation": "limit",
+        "enable_prefix_caching": False,
+        "max_batch_total_tokens": 300,
+        "waiting_served_ratio": 0.9,
+        "max_waiting_tokens": 7,
+    },
 ]
 
 
@@ -279,6 +290,22 @@ def test_sleep_ends_before_the_pool_is_short(new_workload, serve_long, taken):
     assert stamps(records) == [(0, 0, 10, 130), (0, 0, 10, 210)]
     assert records.requests["preemptions"].tolist() == [0, 1]
     assert taken[0] == 4
+
+
+def test_sleep_ends_when_prompts_that_wait_are_due(new_workload, serve_long, taken):
+    """As with TGI: the second comes at 155, for the first has run long. The third comes at 195, one
+    of the two that it would take; it runs ten tokens after the second's prompt, at 260."""
+    records = serve_long(
+        new_workload((4, 100), (4, 50), (4, 2), arrival_ms=[0, 155, 195]),
+        mixed_batches=False,
+        enable_chunked_prefill=False,
+        memory="contiguous",
+        reservation="limit",
+        max_batch_total_tokens=256,
+        max_waiting_tokens=10,
+    )
+    assert stamps(records)[1:] == [(155, 160, 170, 670), (195, 260, 270, 280)]
+    assert taken[:3] == [15, 2, 6]
 
 
 def test_user_sends_the_next_request_at_the_end_of_a_sleep(new_workload, serve_long, taken):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from engine.eviction import EVICTION
 
 BATCHING = ("static", "continuous")
-POLICIES = ("fcfs", "priority")
+POLICIES = ("fcfs", "priority", "lpm")
 PADDINGS = ("none", "batch", "limit")
 MEMORY = ("paged", "contiguous")
 ORACLES = ("pow2", "exact")  # reservations that know the output
@@ -36,8 +36,9 @@ class EngineConfig:
     padding: what becomes of rows of a static batch that have ended: `none`, they are not computed
         any further; `batch`, they are until the last of the batch has ended; `limit`, all are until
         the one that may get the most tokens would have got them.
-    policy: who is admitted first and preempted last (continuous batching): `fcfs`, or `priority`,
-        a lower number first, of equals the earlier.
+    policy: who is admitted first (continuous batching): `fcfs`; `priority`, a lower number first,
+        of equals the earlier, which is also preempted last; or `lpm`, whoever has the longest
+        prefix in the cache.
     memory: `paged` takes blocks as they are needed, `contiguous` a run of them at admission.
     reservation: blocks of a run, for: `max`, max_model_len tokens; `limit`, the prompt and as many
         tokens as the request may get; `pow2`, the prompt and the output rounded up to a power of
@@ -119,7 +120,12 @@ class EngineConfig:
         self._require(
             "mixed_batches",
             "true with enable_chunked_prefill, async_scheduling, or policy priority",
-            self.mixed_batches or (is_like_v0 and self.policy == "fcfs"),
+            self.mixed_batches or (is_like_v0 and self.policy != "priority"),
+        )
+        self._require(
+            "policy",
+            "fcfs or priority with static batching, or without enable_prefix_caching",
+            self.policy != "lpm" or (self.batching == "continuous" and self.enable_prefix_caching),
         )
         self._check_tgi()
         is_version = re.fullmatch(r"[0-9]{1,4}\.[0-9]{1,4}([.+a-z].*)?", self.vllm_version)

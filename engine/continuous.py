@@ -259,8 +259,7 @@ class ContinuousScheduler(Scheduler):
                 break
             num_tokens = min(num_tokens, budget)
             if not self._find_room(seq, prefix, num_tokens):
-                # Those that decode only take more blocks; but what they publish may be a new hit.
-                self._is_stuck = not config.enable_prefix_caching
+                self._note_shortage()
                 break
             del self.waiting[place]
             self._start(step, seq, num_cached)
@@ -277,6 +276,11 @@ class ContinuousScheduler(Scheduler):
             fit_tokens=seq.num_tokens if self.config.reserve_full_isl else 0,
             watermark_blocks=self._watermark_blocks if self.running else 0,
         )
+
+    def _note_shortage(self) -> None:
+        """There is no room for the next to be admitted."""
+        # Those that decode only take more blocks; but what they publish may be a new hit.
+        self._is_stuck = not self.config.enable_prefix_caching
 
     def _take(self, step: Step, seq: Sequence, start: int, num_tokens: int) -> None:
         seq.num_placeholders += step.add(seq, start, num_tokens)

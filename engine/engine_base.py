@@ -8,6 +8,7 @@ from engine.config import ORACLES, ConfigError, EngineConfig
 from engine.contiguous_kv import ContiguousKVManager
 from engine.continuous import ContinuousScheduler, PriorityScheduler
 from engine.kv_manager import KVManager, KVUsage, OutputTokens
+from engine.longest_prefix import LongestPrefixPrefillFirstScheduler, LongestPrefixScheduler
 from engine.paged_kv import PagedKVManager
 from engine.prefill_first import PrefillFirstScheduler, TGIScheduler
 from engine.request import Request, RequestError, RequestId, Sequence, Status
@@ -29,9 +30,15 @@ def _kv_manager(config: EngineConfig, output_tokens: OutputTokens, *, is_known: 
 def _scheduler_class(config: EngineConfig) -> type[Scheduler]:
     if config.batching == "static":
         return StaticScheduler
-    if not config.mixed_batches:
-        return TGIScheduler if config.max_batch_total_tokens else PrefillFirstScheduler
-    return PriorityScheduler if config.policy == "priority" else ContinuousScheduler
+    if config.max_batch_total_tokens:
+        return TGIScheduler
+    if config.policy == "priority":
+        return PriorityScheduler
+    if config.policy == "lpm":
+        return (
+            LongestPrefixScheduler if config.mixed_batches else LongestPrefixPrefillFirstScheduler
+        )
+    return ContinuousScheduler if config.mixed_batches else PrefillFirstScheduler
 
 
 class EngineBase:

@@ -29,6 +29,7 @@ ENGINE_ORDER = [
     "static",
     "continuous",
     "prefill_first",
+    "longest_prefix",
     "engine_base",
     "replay_engine",
     "kv_pool",

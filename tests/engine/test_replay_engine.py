@@ -40,6 +40,13 @@ KINDS |= {
     "async contiguous": RUN | {"reservation": "exact", "async_scheduling": True},
     "priority contiguous": RUN | {"reservation": "pow2", "policy": "priority"},
 }
+# Longest prefix first, in steps of prompts alone, and mixed.
+LPM = {"policy": "lpm", "enable_prefix_caching": True}
+KINDS |= {
+    "sglang": KINDS["prefill first"] | LPM,
+    "longest prefix": LPM,
+    "async longest prefix": LPM | {"async_scheduling": True},
+}
 KINDS["tgi"] = (
     RUN
     | KINDS["prefill first"]

@@ -59,6 +59,14 @@ SYSTEMS: list[dict[str, Any]] = [
         "waiting_served_ratio": 0.9,
         "max_waiting_tokens": 7,
     },
+    {
+        "policy": "lpm",
+        "enable_prefix_caching": True,
+        "mixed_batches": False,
+        "enable_chunked_prefill": False,
+        "max_num_batched_tokens": 300,
+    },
+    {"policy": "lpm", "enable_prefix_caching": True},
 ]
 
 

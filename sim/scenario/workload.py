@@ -149,8 +149,22 @@ class PromptsSpec(Spec):
     unique: Lengths
 
 
+class SessionsSpec(Spec):
+    """turns: of a session; think_time_s: from an answer to the next turn."""
+
+    turns: Lengths
+    think_time_s: float = Field(0.0, ge=0, le=LONGEST_S)
+
+    def build(self) -> w.Sessions:
+        """The sessions."""
+        return w.Sessions(self.turns.build(), self.think_time_s)
+
+
 class WorkloadSpec(Spec):
-    """Synthetic (requests, arrivals, prompts, outputs), or a trace (its first `requests`)."""
+    """Synthetic (requests, arrivals, prompts, outputs), or a trace (its first `requests`).
+
+    sessions: synthetic requests are turns of conversations, which start when arrivals say.
+    """
 
     SYNTHETIC: ClassVar = ("requests", "arrivals", "prompts", "outputs")
 
@@ -158,6 +172,7 @@ class WorkloadSpec(Spec):
     arrivals: ArrivalsSpec | None = None
     prompts: PromptsSpec | None = None
     outputs: Lengths | None = None
+    sessions: SessionsSpec | None = None
     trace: str | None = None
     max_new_tokens: int | None = Field(None, ge=1, le=LARGEST_COUNT)
 
@@ -167,7 +182,8 @@ class WorkloadSpec(Spec):
         if self.trace is None and len(given) < len(self.SYNTHETIC):
             missing = ", ".join(name for name in self.SYNTHETIC if name not in given)
             raise ValueError(f"a trace, or all of {', '.join(self.SYNTHETIC)}; missing: {missing}")
-        if self.trace is not None and set(given) - {"requests"}:
-            extra = ", ".join(name for name in given if name != "requests")
-            raise ValueError(f"either trace or {extra}, not both")
+        extra = [name for name in given if name != "requests"]
+        extra += ["sessions"] if self.sessions else []
+        if self.trace is not None and extra:
+            raise ValueError(f"either trace or {', '.join(extra)}, not both")
         return self

@@ -129,6 +129,9 @@ def random_scenario(seed: int) -> Scenario:
         "prompts": prompts,
         "outputs": random_lengths(rng, 60),
     }
+    if rng.random() < 0.3:
+        turns = {"uniform": {"low": 1, "high": 4}}
+        workload["sessions"] = {"turns": turns, "think_time_s": rng.choice([0.0, 0.05, 0.1])}
     if rng.random() < 0.5:
         workload["max_new_tokens"] = rng.randint(5, 60)
     scenario = {

@@ -42,9 +42,8 @@ def test_every_preset_serves_everything(load, name):
     scenario = load(f"[{name}]")
     records = simulate(scenario, name)
     assert set(records.requests["finish_reason"]) == {"stop"}
-    assert set(records.steps[list(KVUsage._fields)].sum(axis=1)) == {
-        build_config(scenario, name).num_slots
-    }
+    num_slots = build_config(scenario, name).num_slots
+    assert set(records.steps[list(KVUsage._fields)].sum(axis=1)) == {num_slots}
 
 
 def test_list_of_names_stands_for_the_presets(load):

@@ -268,8 +268,8 @@ class Below(_Check):
         return [
             Outcome(
                 f"{self.metric} at {at}",
-                f"{published:.0f}",
-                f"{ours:.0f}",
+                f"{published:.4g}",
+                f"{ours:.4g}",
                 f"below {self.limit:g}",
                 bool(ours < self.limit),
             )

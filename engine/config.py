@@ -144,9 +144,13 @@ class EngineConfig:
         self._require("waiting_served_ratio", "from 0 to 1e9", 0 <= ratio <= 1e9)
         if not self.max_batch_total_tokens:
             return
-        is_like_tgi = not self.mixed_batches and self.memory == "contiguous"
+        is_like_tgi = (
+            self.batching == "continuous" and not self.mixed_batches and self.memory == "contiguous"
+        )
         self._require(
-            "max_batch_total_tokens", "0 with mixed_batches, or with paged memory", is_like_tgi
+            "max_batch_total_tokens",
+            "0 with static batching, mixed_batches, or paged memory",
+            is_like_tgi,
         )
         self._require(
             "max_batch_total_tokens",

@@ -30,6 +30,7 @@ class TGIScheduler(PrefillFirstScheduler):
     `max_batch_total_tokens`. While some run, others join when at least `waiting_served_ratio` times
     as many wait and fit, or, however few, once `max_waiting_tokens` tokens have been produced since
     the last prompts, whose own first one counts. Prompts that join others are followed by decodes.
+    Where memory is shorter than the budget, fewer join.
     """
 
     def __init__(self, config: EngineConfig, kv: KVManager, *, stepwise: bool) -> None:

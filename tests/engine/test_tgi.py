@@ -114,8 +114,9 @@ def test_whoever_runs_when_all_others_are_gone_owes_no_decode(tgi_world):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"mixed_batches": True}, "expected 0 with mixed_batches, or with paged memory"),
-        ({"memory": "paged"}, "expected 0 with mixed_batches, or with paged memory"),
+        ({"batching": "static"}, "expected 0 with static batching, mixed_batches, or paged"),
+        ({"mixed_batches": True}, "expected 0 with static batching, mixed_batches, or paged"),
+        ({"memory": "paged"}, "expected 0 with static batching, mixed_batches, or paged"),
         ({"max_model_len": 65}, r"got 64, expected >= max_model_len \(65\), or some"),
         ({"waiting_served_ratio": -1.0}, "waiting_served_ratio: got -1.0, expected from 0"),
         ({"max_waiting_tokens": 0}, "max_waiting_tokens: got 0, expected from 1"),

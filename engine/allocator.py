@@ -7,7 +7,8 @@ class BlockAllocator:
     """Blocks 0 to num_blocks - 1, each held by nobody, by one or by several.
 
     Only what several hold is counted, so that taking and returning the blocks of one holder is
-    work on whole lists. num_free: blocks nobody holds, cached content or not.
+    work on whole lists. num_free: blocks nobody holds, cached content or not. num_saved: how many
+    more would be held if every holder had its own.
 
     The free queue is kept in eviction order: first the empty blocks, then those that still hold
     cached content, the one to lose it first at the head. A block without content is put back at
@@ -18,6 +19,7 @@ class BlockAllocator:
     def __init__(self, num_blocks: int, eviction: str = "lru") -> None:
         self.num_blocks = num_blocks
         self.num_free = num_blocks
+        self.num_saved = 0
         self._num_more: dict[int, int] = {}  # holders beyond the first, of shared blocks
         self._empty = list(range(num_blocks - 1, -1, -1))  # the next to be used is last
         self._cached = _order(num_blocks, eviction)
@@ -59,6 +61,7 @@ class BlockAllocator:
         cached = self._cached.discard(block_ids)
         self.num_free -= len(cached)
         if len(cached) < len(block_ids):
+            self.num_saved += len(block_ids) - len(cached)
             num_more = self._num_more
             is_cached = set(cached)
             for block_id in block_ids:
@@ -66,6 +69,13 @@ class BlockAllocator:
                     num_more[block_id] = num_more.get(block_id, 0) + 1
         if self._counts_use:
             self._cached.hit(block_ids)
+
+    def add_holder(self, block_ids: list[int]) -> None:
+        """Add a holder to blocks that are held."""
+        self.num_saved += len(block_ids)
+        num_more = self._num_more
+        for block_id in block_ids:
+            num_more[block_id] = num_more.get(block_id, 0) + 1
 
     def num_cached_of(self, block_ids: list[int]) -> int:
         """How many of these blocks are free and keep their content."""
@@ -106,6 +116,7 @@ class BlockAllocator:
         if not num_more.keys().isdisjoint(rest):
             shared += [block_id for block_id in rest if block_id in num_more]
             rest = [block_id for block_id in rest if block_id not in num_more]
+        self.num_saved -= len(shared)
         for block_id in shared:
             if num_more[block_id] == 1:
                 del num_more[block_id]
@@ -122,6 +133,7 @@ class BlockAllocator:
         assert not set(free) & set(num_holders), "a block is held and free"
         num_more = {block_id: count - 1 for block_id, count in num_holders.items() if count > 1}
         assert self._num_more == num_more, "counts of holders differ from the holders"
+        assert self.num_saved == sum(num_more.values())
 
 
 def _order(num_blocks: int, eviction: str) -> ReleaseOrder | KeyOrder:

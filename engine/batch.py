@@ -35,7 +35,8 @@ class StepBatch:
     token_ids, positions, slots: [tokens], what to feed, its place in the sequence, and the slot
         of the pool that takes its keys and values.
     groups: the same rows as dense pieces, for attention.
-    sample_rows: the row of the last token of each chunk that samples, in the order of the chunks.
+    sample_rows: the row of the last token of each chunk that samples, in the order of the chunks;
+        a chunk of no tokens, of a sequence that forks, samples from the one that it forks from.
     """
 
     def __init__(self, chunks: list[Chunk], block_size: int) -> None:
@@ -57,6 +58,8 @@ class StepBatch:
             slots.append(_slots(tables, group_positions, block_size).ravel())
             rows = slice(first_row, len(token_ids))
             self.groups.append(ChunkGroup(rows, tables, _causal_mask(group_positions)))
+        for index, forked_at in _forked(chunks).items():
+            last_rows[index] = last_rows[forked_at]
         self.token_ids: IntArray = np.array(token_ids, np.int64)
         self.positions: IntArray = np.concatenate(positions)
         self.slots: IntArray = np.concatenate(slots)
@@ -72,8 +75,19 @@ def _group(chunks: list[Chunk]) -> list[list[int]]:
     """
     groups: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
     for index, (_, start, num_tokens, _) in enumerate(chunks):
-        groups[num_tokens, (start + num_tokens).bit_length()].append(index)
+        if num_tokens:
+            groups[num_tokens, (start + num_tokens).bit_length()].append(index)
     return list(groups.values())
+
+
+def _forked(chunks: list[Chunk]) -> dict[int, int]:
+    """Indices of the chunks without tokens -> those of the chunks they fork from."""
+    indices = {chunk.seq: index for index, chunk in enumerate(chunks)}
+    return {
+        index: indices[chunk.seq.outputs[0]]
+        for index, chunk in enumerate(chunks)
+        if not chunk.num_tokens
+    }
 
 
 def _positions(chunks: list[Chunk]) -> IntArray:

@@ -26,10 +26,9 @@ class BuddyAllocator:
                 self._put(start, order)
                 start += 1 << order
 
-    @property
-    def most_blocks(self) -> int:
-        """Blocks of the largest run there can be."""
-        return 1 << (self.num_blocks.bit_length() - 1)
+    def most_runs(self, num_blocks: int) -> int:
+        """How many runs of so many blocks an empty pool holds."""
+        return self.num_blocks >> _order_of(num_blocks)
 
     def allocate(self, num_blocks: int) -> int | None:
         """Take a run of at least so many blocks, see `size_of`; None where no hole is so large.

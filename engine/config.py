@@ -8,6 +8,7 @@ from engine.eviction import EVICTION
 
 BATCHING = ("static", "continuous")
 POLICIES = ("fcfs", "priority", "lpm")
+PREEMPTIONS = ("recompute", "swap")
 PADDINGS = ("none", "batch", "limit")
 MEMORY = ("paged", "contiguous")
 ORACLES = ("pow2", "exact")  # reservations that know the output
@@ -39,6 +40,10 @@ class EngineConfig:
     policy: who is admitted first (continuous batching): `fcfs`; `priority`, a lower number first,
         of equals the earlier, which is also preempted last; or `lpm`, whoever has the longest
         prefix in the cache.
+    preemption: what becomes of the K/V of a preempted sequence (continuous batching): `recompute`,
+        it is dropped; `swap`, it is moved to the memory of the host, and back later, where there
+        is room for it, else dropped.
+    num_cpu_blocks: room on the host, with `swap`.
     memory: `paged` takes blocks as they are needed, `contiguous` a run of them at admission.
     reservation: blocks of a run, for: `max`, max_model_len tokens; `limit`, the prompt and as many
         tokens as the request may get; `pow2`, the prompt and the output rounded up to a power of
@@ -74,6 +79,8 @@ class EngineConfig:
     max_wait_s: float = 0.05
     padding: str = "none"
     policy: str = "fcfs"
+    preemption: str = "recompute"
+    num_cpu_blocks: int = 512
     memory: str = "paged"
     reservation: str = "max"
     enable_prefix_caching: bool = False
@@ -109,6 +116,17 @@ class EngineConfig:
             "enable_prefix_caching",
             "false with contiguous memory",
             self.memory == "paged" or not self.enable_prefix_caching,
+        )
+        self._require("preemption", " or ".join(PREEMPTIONS), self.preemption in PREEMPTIONS)
+        self._require(
+            "preemption",
+            "recompute with static batching, contiguous memory, policy priority, prefix caching, "
+            "or async_scheduling",
+            self.preemption == "recompute"
+            or (
+                (self.batching, self.memory, self.policy) == ("continuous", "paged", "fcfs")
+                and not (self.enable_prefix_caching or self.async_scheduling)
+            ),
         )
         self._require("eviction", " or ".join(EVICTION), self.eviction in EVICTION)
         self._require(

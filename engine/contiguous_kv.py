@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from engine.buddy import BuddyAllocator
 from engine.config import EngineConfig
-from engine.kv_manager import KVUsage, OutputTokens, final_slots
+from engine.kv_manager import NO_MOVES, KVUsage, Moves, OutputTokens, final_slots
 from engine.request import Sequence
 
 
@@ -30,6 +30,7 @@ class ContiguousKVManager:
         self._output_tokens = output_tokens
         self._allocator = BuddyAllocator(config.num_blocks)
         self._runs: dict[Sequence, Run] = {}
+        self._copies: list[tuple[int, int]] = []  # since the last call of take_moves
         self._retired: set[Sequence] = set()
         self._num_live_slots = 0  # the totals of running sequences
         self._num_begun_blocks = 0
@@ -52,15 +53,29 @@ class ContiguousKVManager:
         """See KVManager."""
         return 0
 
+    @property
+    def num_saved_slots(self) -> int:
+        """See KVManager."""
+        return 0
+
     def misfit(self, seq: Sequence) -> str | None:
         """See KVManager."""
-        num_blocks = self._num_reserved(seq)
-        if num_blocks <= self._allocator.most_blocks:
+        num_blocks, num_runs = self._num_reserved(seq), len(seq.outputs)
+        most_runs = self._allocator.most_runs(num_blocks)
+        if num_runs <= most_runs:
             return None
+        runs = f"{num_runs} runs" if num_runs > 1 else "a run"
         return (
-            f"a run of {num_blocks} blocks, the largest of the pool has "
-            f"{self._allocator.most_blocks} of its {self._config.num_blocks}"
+            f"{runs} of {self._allocator.size_of(num_blocks)} blocks, "
+            f"the pool of {self._config.num_blocks} has room for {most_runs}"
         )
+
+    def take_moves(self) -> Moves:
+        """See KVManager."""
+        if not self._copies:
+            return NO_MOVES
+        copies, self._copies = self._copies, []
+        return Moves([], [], copies)
 
     def begin_step(self, index: int) -> None:
         """See KVManager."""
@@ -79,18 +94,54 @@ class ContiguousKVManager:
         fit_tokens: int = 0,
         watermark_blocks: int = 0,
     ) -> bool:
-        """See KVManager. The run is reserved by the rule, whatever is asked for."""
+        """See KVManager. A run by the rule, whatever is asked for, for each of the outputs."""
         num_reserved = self._num_reserved(seq)
-        if self._allocator.num_free < watermark_blocks + self._allocator.size_of(num_reserved):
+        num_wanted = len(seq.outputs) * self._allocator.size_of(num_reserved)
+        if self._allocator.num_free < watermark_blocks + num_wanted:
             return False
+        if self._allocator.num_free_for(num_reserved) < num_wanted:
+            return False
+        for output in seq.outputs:
+            self._reserve(output, num_reserved)
+        return self.grow(seq, num_tokens)
+
+    def _reserve(self, seq: Sequence, num_reserved: int) -> None:
         start = self._allocator.allocate(num_reserved)
-        if start is None:
-            return False
+        assert start is not None
         run = Run(start, num_reserved, self._num_blocks_for(self._final_slots(seq)))
         self._runs[seq] = run
         seq.block_table.block_ids = list(range(start, start + num_reserved))
         self._count_run(seq, run, +1)
-        return self.grow(seq, num_tokens)
+
+    def fork(self, first: Sequence, seq: Sequence) -> None:
+        """See KVManager. Nothing is shared: all is copied into the run of the other."""
+        num_tokens = first.block_table.num_tokens
+        self.grow(seq, num_tokens)
+        num_begun = self._num_blocks_for(num_tokens)
+        tables = (first.block_table.block_ids, seq.block_table.block_ids)
+        self._copies += zip(*(block_ids[:num_begun] for block_ids in tables), strict=True)
+
+    def reorder(self, seqs: list[Sequence], parents: list[int]) -> None:
+        """See KVManager. The first that goes on from a run takes it over, the others copy it."""
+        num_begun = self._num_blocks_for(seqs[0].block_table.num_tokens)
+        first = seqs[0].num_prompt_tokens // self._config.block_size  # that runs may differ in
+        held = [(self._runs[seq], seq.block_table.block_ids) for seq in seqs]
+        unclaimed = [held[place] for place in range(len(seqs)) if place not in parents]
+        claimed: set[int] = set()
+        for seq, parent in zip(seqs, parents, strict=True):
+            run, block_ids = held[parent]
+            if parent in claimed:
+                source = block_ids
+                run, block_ids = unclaimed.pop()
+                self._copies += zip(
+                    source[first:num_begun], block_ids[first:num_begun], strict=True
+                )
+            claimed.add(parent)
+            self._runs[seq], seq.block_table.block_ids = run, block_ids
+
+    def grow_together(self, seqs: list[Sequence]) -> bool:
+        """See KVManager."""
+        return all(self.grow(seq, 1) for seq in seqs)
 
     def grow(self, seq: Sequence, num_tokens: int) -> bool:
         """See KVManager."""
@@ -112,6 +163,14 @@ class ContiguousKVManager:
         """See KVManager."""
         self._num_live_slots += num_tokens
         self._num_begun_blocks += num_reserved_blocks
+
+    def swap_out(self, seqs: list[Sequence]) -> bool:
+        """See KVManager. Nobody is ever preempted."""
+        return False
+
+    def swap_in(self, seqs: list[Sequence], num_tokens: int, *, watermark_blocks: int = 0) -> bool:
+        """See KVManager."""
+        return False
 
     def publish(self, seq: Sequence, num_tokens: int) -> None:
         """See KVManager. Nothing is shared."""

@@ -34,6 +34,7 @@ class ContinuousScheduler(Scheduler):
         cap = threshold if is_capped else self.config.max_num_batched_tokens
         self._schedule_running(step, cap)
         if self.waiting and not step.preempted:
+            self._swap_in(step, cap)
             self._admit_waiting(step, cap)
 
     def _schedule_running(self, step: Step, cap: int) -> None:
@@ -65,6 +66,8 @@ class ContinuousScheduler(Scheduler):
 
         num_others: tokens of the budget that are spoken for besides.
         """
+        if seq.is_beam and not self._is_computing_prompt(seq):
+            return self._schedule_beams(seq, step, self._budget(step) - num_others)
         start = seq.num_computed_tokens
         num_tokens = min(self._num_wanted(seq), cap, self._budget(step) - num_others)
         if num_tokens > 0:
@@ -73,14 +76,33 @@ class ContinuousScheduler(Scheduler):
             self._take(step, seq, start, num_tokens)
         return True
 
+    @staticmethod
+    def _is_computing_prompt(seq: Sequence) -> bool:
+        return seq.group is not None and not seq.group.is_forked
+
+    def _schedule_beams(self, seq: Sequence, step: Step, budget: int) -> bool:
+        """Give all beams of a request their next token; False if they were preempted."""
+        beams = seq.outputs
+        if seq.num_placeholders or len(beams) > budget:
+            return True  # they have it already, or must wait
+        while not self.kv.grow_together(beams):
+            if not self._make_room(seq, step):
+                return False
+        for beam in beams:
+            self._take(step, beam, beam.num_computed_tokens - 1, 1)
+        return True
+
     def _budget(self, step: Step) -> int:
         return self.config.max_num_batched_tokens - step.num_tokens
 
     def _num_wanted(self, seq: Sequence) -> int:
         """Tokens that a running sequence needs: those known and about to come, less the computed.
 
-        Nothing more, once those about to come reach the length at which it ends.
+        Nothing more, once those about to come reach the length at which it ends; nothing, while
+        another sequence computes its prompt.
         """
+        if seq.awaits_fork:
+            return 0
         num_expected = seq.num_tokens + seq.num_placeholders
         if seq.num_placeholders and num_expected >= seq.max_num_tokens:
             return 0
@@ -97,8 +119,10 @@ class ContinuousScheduler(Scheduler):
     def _make_room(self, seq: Sequence, step: Step) -> bool:
         """Preempt somebody for the sake of `seq`; False if it was itself."""
         victim = self._victim()
+        if victim.awaits_fork or victim.is_beam:
+            victim = victim.outputs[0]
         self._preempt(victim, step)
-        return victim is not seq
+        return seq.status is Status.RUNNING
 
     def _victim(self) -> Sequence:
         """The running sequence to preempt next."""
@@ -107,9 +131,18 @@ class ContinuousScheduler(Scheduler):
     def _preempt(self, seq: Sequence, step: Step) -> None:
         if seq.lead is not None:
             self._leave_decodes(seq, step)
-        self._stop(seq)
-        self.kv.release(seq)
-        seq.status = Status.WAITING
+        parts = [seq] if self._is_computing_prompt(seq) else seq.company
+        num_computed, num_of_output = seq.num_computed_tokens, seq.num_output_tokens - 1
+        seq.num_lost_tokens = num_computed + (len(parts) - 1) * num_of_output
+        is_swapped = self.config.preemption == "swap" and self.kv.swap_out(parts)
+        for part in parts:
+            self._stop(part)
+            if not is_swapped:
+                self.kv.release(part)
+            part.status = Status.SWAPPED if is_swapped else Status.WAITING
+        if len(parts) > 1 and not is_swapped:  # beams have nothing to show before their end
+            assert seq.group
+            seq.group.start_over()
         seq.num_preemptions += 1
         seq.num_stale += seq.num_placeholders
         seq.num_placeholders = 0
@@ -180,7 +213,7 @@ class ContinuousScheduler(Scheduler):
         else:
             needy = sorted([*others, *beginning.values()], key=running_order)
         for seq in needy:
-            if seq.status is Status.WAITING:
+            if seq.status is not Status.RUNNING:
                 continue  # preempted just now
             if seq.lead is None:
                 has_room = self._schedule_chunk(seq, step, cap, self.decodes.size)
@@ -234,18 +267,42 @@ class ContinuousScheduler(Scheduler):
 
     # --- admission ---
 
+    def _swap_in(self, step: Step, cap: int) -> None:
+        """Bring back what was swapped out, from the head of the queue on while there is room."""
+        while self.waiting and self.waiting[0].status is Status.SWAPPED:
+            seq = self.waiting[0]
+            parts = [seq] if self._is_computing_prompt(seq) else seq.company
+            num_tokens = min(self._num_wanted(seq), cap, self._budget(step))
+            if self._budget(step) < len(parts):
+                break
+            watermark_blocks = self._watermark_blocks if self.running else 0
+            if not self._has_place_for(seq) or not self.kv.swap_in(
+                parts, num_tokens, watermark_blocks=watermark_blocks
+            ):
+                self._is_stuck = True
+                break
+            self.waiting.popleft()
+            self._start(step, seq, seq.num_lost_tokens)
+            for part in parts:
+                self._take(step, part, part.num_computed_tokens - num_tokens, num_tokens)
+
+    def _has_place_for(self, seq: Sequence) -> bool:
+        return len(self.running) + len(seq.company) <= self.config.max_num_seqs
+
     def _admit_waiting(self, step: Step, cap: int) -> None:
         """Admit from the head of the queue; the first that does not fit stops admission."""
         config = self.config
         place = 0  # in the queue; those before it wait for tokens still in flight
         while place < len(self.waiting):
-            if len(self.running) == config.max_num_seqs:
+            seq = self.waiting[place]
+            if seq.status is Status.SWAPPED:
+                break
+            if not self._has_place_for(seq):
                 self._is_stuck = True
                 break
             budget = self._budget(step)
             if not budget:
                 break
-            seq = self.waiting[place]
             if seq.num_stale:
                 place += 1
                 continue
@@ -317,6 +374,8 @@ class PriorityScheduler(ContinuousScheduler):
         if chunk:
             seq.num_placeholders -= chunk.samples
         super()._preempt(seq, step)
+        if chunk:  # which is not computed
+            seq.num_lost_tokens -= chunk.num_tokens
 
 
 def _rank(seq: Sequence) -> tuple[int, int]:

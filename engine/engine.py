@@ -43,7 +43,7 @@ class Engine(EngineBase):
     ) -> None:
         super().__init__(config, stepwise=True, output_length=output_length)
         self.runner = runner
-        self._texts: dict[RequestId, tokenizer.TextStream] | None = {} if with_text else None
+        self._texts: dict[Sequence, tokenizer.TextStream] | None = {} if with_text else None
         self._streams: defaultdict[RequestId, list[deque[TokenOutput]]] = defaultdict(list)
         self._num_generated = 0
         self._is_running = False
@@ -53,14 +53,16 @@ class Engine(EngineBase):
         """See EngineBase."""
         seq = super().add_request(request)
         if self._texts is not None:
-            self._texts[request.request_id] = tokenizer.TextStream()
+            for output in seq.outputs:
+                self._texts[output] = tokenizer.TextStream()
         return seq
 
     def _forget(self, request_id: RequestId) -> None:
+        if self._texts is not None:
+            for output in self._sequences[request_id].outputs:
+                del self._texts[output]
         super()._forget(request_id)
         self._streams.pop(request_id, None)
-        if self._texts is not None:
-            del self._texts[request_id]
 
     def schedule(self) -> Step:
         """See EngineBase."""
@@ -88,7 +90,8 @@ class Engine(EngineBase):
         """
         self._land(step)
         outputs = []
-        sampling = (chunk.seq for chunk in step.chunks if chunk.samples)
+        sampling = [chunk.seq for chunk in step.chunks if chunk.samples]
+        self._reorder(sampling)
         for seq, token_id in zip(sampling, token_ids, strict=True):
             if seq.status is not Status.FINISHED:
                 outputs.append(self._append(seq, token_id))
@@ -109,14 +112,26 @@ class Engine(EngineBase):
         finished = reason is not None
         text = ""
         if self._texts is not None:
-            text = self._texts[request_id].push(token_id, last=finished)
-        output = TokenOutput(request_id, token_id, text, finished, reason)
+            text = self._next_text(self._texts[seq], seq, finished=finished)
+        output = TokenOutput(request_id, token_id, text, finished, reason, seq.index)
         if self._streams:
             for stream in self._streams.get(request_id, ()):
                 stream.append(output)
         if reason:
             self._finish(seq, reason)
         return output
+
+    @staticmethod
+    def _next_text(stream: tokenizer.TextStream, seq: Sequence, *, finished: bool) -> str:
+        """What the last token adds; of a beam, which may change until then, all at its end."""
+        if not seq.is_beam:
+            return stream.push(seq.output_token_ids[-1], last=finished)
+        if not finished:
+            return ""
+        *written, last = seq.output_token_ids
+        return "".join(stream.push(token, last=False) for token in written) + stream.push(
+            last, last=True
+        )
 
     def step(self) -> list[TokenOutput]:
         """Run one step live and return its new tokens, at most one per sequence.
@@ -143,7 +158,7 @@ class Engine(EngineBase):
         return self._drain(self._sequences[request_id], outputs)
 
     def _drain(self, seq: Sequence, outputs: deque[TokenOutput]) -> Iterator[TokenOutput]:
-        while outputs or seq.status is not Status.FINISHED:
+        while outputs or any(s.status is not Status.FINISHED for s in seq.outputs):
             if outputs:
                 yield outputs.popleft()
             else:
@@ -152,7 +167,10 @@ class Engine(EngineBase):
     def generate(
         self, prompts: list[str], max_new_tokens: int = 16, sampling: SamplingParams = GREEDY
     ) -> list[str]:
-        """Texts that the prompts are continued with, printable, in the order of the prompts."""
+        """Texts that the prompts are continued with, printable, in the order of the prompts.
+
+        Those of several outputs of a prompt stand together.
+        """
         request_ids: list[RequestId] = []
         try:
             for prompt in prompts:
@@ -166,4 +184,12 @@ class Engine(EngineBase):
                 self.cancel(added)
             raise
         streams = [self.stream(added) for added in request_ids]
-        return ["".join(output.text for output in stream) for stream in streams]
+        return [text for stream in streams for text in _texts(stream, sampling.n)]
+
+
+def _texts(stream: Iterator[TokenOutput], num_outputs: int) -> list[str]:
+    """The text of each output of a request."""
+    texts = [""] * num_outputs
+    for token in stream:
+        texts[token.output] += token.text
+    return texts

@@ -11,7 +11,14 @@ from engine.kv_manager import KVManager, KVUsage, OutputTokens
 from engine.longest_prefix import LongestPrefixPrefillFirstScheduler, LongestPrefixScheduler
 from engine.paged_kv import PagedKVManager
 from engine.prefill_first import PrefillFirstScheduler, TGIScheduler
-from engine.request import Request, RequestError, RequestId, Sequence, Status
+from engine.request import (
+    Request,
+    RequestError,
+    RequestId,
+    Sequence,
+    SequenceGroup,
+    Status,
+)
 from engine.scheduler import Scheduler, Step
 from engine.static import StaticScheduler
 
@@ -71,14 +78,22 @@ class EngineBase:
         return bool(self._sequences)
 
     def add_request(self, request: Request) -> Sequence:
-        """Queue a request and return its progress.
+        """Queue a request and return its progress, or that of the first of its outputs.
 
         Raises RequestError when the id is in use or the request can never fit.
         """
         if request.request_id in self._sequences:
             raise RequestError(f"request {request.request_id}: the id is in use")
         config = self.config
-        seq = Sequence(request, config.block_size, config.max_model_len, self._num_added)
+        seqs = [
+            Sequence(request, config.block_size, config.max_model_len, self._num_added, index)
+            for index in range(request.sampling.n)
+        ]
+        seq = seqs[0]
+        if len(seqs) > 1:
+            group = SequenceGroup(seqs)
+            for output in seqs:
+                output.group = group
         self._refuse_misfit(seq)
         self._num_added += 1
         self._sequences[request.request_id] = seq
@@ -92,12 +107,36 @@ class EngineBase:
                 f"{name}: its prompt of {seq.num_prompt_tokens} tokens leaves no room for output "
                 f"within max_model_len {self.config.max_model_len}"
             )
+        num_outputs = len(seq.outputs)
+        if num_outputs > 1 and not self._can_fork:
+            raise RequestError(
+                f"{name}: {num_outputs} outputs need continuous batching, the policy fcfs and "
+                "max_batch_total_tokens 0"
+            )
+        if num_outputs > self.config.max_num_seqs:
+            raise RequestError(
+                f"{name}: {num_outputs} outputs are {num_outputs} sequences, max_num_seqs is "
+                f"{self.config.max_num_seqs}"
+            )
+        if seq.is_beam and (
+            self.config.async_scheduling or num_outputs > self.config.max_num_batched_tokens
+        ):
+            raise RequestError(
+                f"{name}: {num_outputs} beams need max_num_batched_tokens >= {num_outputs} and "
+                "async_scheduling false"
+            )
         misfit = self.kv.misfit(seq)
         if misfit:
             raise RequestError(
                 f"{name}: {seq.num_prompt_tokens} prompt + up to "
                 f"{seq.max_output_tokens} new tokens need {misfit}"
             )
+
+    @property
+    def _can_fork(self) -> bool:
+        config = self.config
+        is_known = (config.batching, config.policy) == ("continuous", "fcfs")
+        return is_known and not config.max_batch_total_tokens
 
     def _output_tokens(self, seq: Sequence) -> int:
         """See OutputTokens."""
@@ -123,8 +162,10 @@ class EngineBase:
         seq = self._sequences.get(request_id)
         if seq is None:
             return False
-        self.scheduler.remove(seq)
-        seq.finish_reason = "cancelled"
+        for output in seq.outputs:
+            if output.status is not Status.FINISHED:
+                self.scheduler.remove(output)
+                output.finish_reason = "cancelled"
         self._forget(request_id)
         return True
 
@@ -164,11 +205,23 @@ class EngineBase:
         """
         return 0
 
+    def _reorder(self, sampled: list[Sequence]) -> None:
+        """Let beams that get a token go on from where those were that it was chosen for."""
+        for seq in sampled:
+            if seq.is_beam and seq.index == 0 and seq.num_output_tokens:
+                assert seq.group
+                beams, parents = seq.group.seqs, seq.group.parents
+                self.kv.reorder(beams, parents)
+                written = [beam.output_token_ids for beam in beams]
+                for beam, parent in zip(beams, parents, strict=True):
+                    beam.output_token_ids = list(written[parent])
+
     def _finish(self, seq: Sequence, reason: str) -> None:
         """A sequence has its last token."""
         seq.finish_reason = reason
         self.scheduler.finish(seq)
-        self._forget(seq.request.request_id)
+        if all(output.status is Status.FINISHED for output in seq.outputs):
+            self._forget(seq.request.request_id)
 
     def check(self) -> None:
         """Prove the books: memory against its holders, queues against the unfinished requests."""
@@ -177,6 +230,14 @@ class EngineBase:
         self.kv.check(scheduler.holders)
         queued = [*scheduler.waiting, *scheduler.running]
         assert len(queued) == len(set(queued)), "a sequence is queued twice"
-        assert set(queued) == set(self._sequences.values())
-        assert all(seq.status is Status.WAITING for seq in scheduler.waiting)
+        unfinished = [
+            output
+            for seq in self._sequences.values()
+            for output in seq.outputs
+            if output.status is not Status.FINISHED
+            and (output.status is Status.RUNNING or output is output.company[0])
+        ]
+        assert set(queued) == set(unfinished)
+        waiting = (Status.WAITING, Status.SWAPPED)
+        assert all(seq.status in waiting for seq in scheduler.waiting)
         assert all(seq.status is Status.RUNNING for seq in scheduler.running)

@@ -30,6 +30,19 @@ class KVUsage(NamedTuple):
     free: int
 
 
+class Moves(NamedTuple):
+    """Blocks that are copied, in this order, (from, to) of each.
+
+    out: to the host. back: from the host. within: in the pool.
+    """
+
+    out: list[tuple[int, int]]
+    back: list[tuple[int, int]]
+    within: list[tuple[int, int]]
+
+
+NO_MOVES = Moves([], [], [])
+
 # Tokens of a sequence's output in the end, as far as is known: at the most, where nothing is.
 OutputTokens = Callable[[Sequence], int]
 
@@ -65,6 +78,13 @@ class KVManager(Protocol):
     def num_shared_blocks(self) -> int:
         """Blocks with more than one holder."""
 
+    @property
+    def num_saved_slots(self) -> int:
+        """Slots of all block tables together, less those of the blocks that they hold."""
+
+    def take_moves(self) -> "Moves":
+        """Blocks to copy before the next step computes anything: all since the last call."""
+
     def begin_step(self, index: int) -> None:
         """Evictions from now on belong to this step."""
 
@@ -93,8 +113,20 @@ class KVManager(Protocol):
         Returns whether it was done. The first time, `seq.prefix_misses` says what was not cached.
         """
 
+    def fork(self, first: Sequence, seq: Sequence) -> None:
+        """Let a sequence that holds nothing go on from all that another one has computed.
+
+        The first that fills more of the last block gets a copy of it, where it is shared.
+        """
+
+    def reorder(self, seqs: list[Sequence], parents: list[int]) -> None:
+        """Let each of these sequences, all of one length, go on from what seqs[parent] holds."""
+
     def grow(self, seq: Sequence, num_tokens: int) -> bool:
         """Give a running sequence room for the next `num_tokens` tokens, if they can be had."""
+
+    def grow_together(self, seqs: list[Sequence]) -> bool:
+        """Give each of these sequences room for its next token, if all can be had."""
 
     def begin(self, seqs: list[Sequence], steps: list[int] | None = None) -> bool:
         """Give running sequences, whose blocks are full, a block each, if all can be had.
@@ -107,6 +139,15 @@ class KVManager(Protocol):
 
         For sequences that decode together: their tables stand still meanwhile.
         num_reserved_blocks: of these blocks, those that were reserved and wholly empty before.
+        """
+
+    def swap_out(self, seqs: list[Sequence]) -> bool:
+        """Release what running sequences hold, but keep it on the host, if there is room for it."""
+
+    def swap_in(self, seqs: list[Sequence], num_tokens: int, *, watermark_blocks: int = 0) -> bool:
+        """Give swapped sequences back what they held, and each room for so many more tokens.
+
+        watermark_blocks: blocks that must stay free besides. Returns whether it was done.
         """
 
     def publish(self, seq: Sequence, num_tokens: int) -> None:

@@ -7,7 +7,8 @@ from functools import partial
 from engine.allocator import BlockAllocator
 from engine.block_table import BlockTable
 from engine.config import EngineConfig
-from engine.kv_manager import KVUsage, OutputTokens, final_slots
+from engine.host_blocks import HostBlocks
+from engine.kv_manager import NO_MOVES, KVUsage, Moves, OutputTokens, final_slots
 from engine.prefix_trie import PrefixTrie
 from engine.request import PrefixMisses, Sequence
 
@@ -37,6 +38,8 @@ class PagedKVManager:
         self._num_over_reserved_blocks = 0  # held by retired sequences alone
         self._num_beyond: dict[Sequence, int] = {}  # reserved blocks that it will never fill
         self._num_beyond_blocks = 0  # of all running sequences
+        self._copies: list[tuple[int, int]] = []  # since the last call of take_moves
+        self._host = HostBlocks(config.num_cpu_blocks) if config.preemption == "swap" else None
 
     @property
     def num_free_blocks(self) -> int:
@@ -51,6 +54,9 @@ class PagedKVManager:
     def misfit(self, seq: Sequence) -> str | None:
         """See KVManager."""
         num_blocks = self._num_blocks_for(seq.max_num_tokens - 1)  # the last is never fed back
+        if seq.is_beam:  # all that may not be shared, for all of them at once
+            num_shared = seq.num_prompt_tokens // self._block_size
+            num_blocks += (len(seq.outputs) - 1) * (num_blocks - num_shared)
         if num_blocks <= self._num_blocks:
             return None
         return f"{num_blocks} blocks, the pool has {self._num_blocks}"
@@ -60,15 +66,37 @@ class PagedKVManager:
         """Blocks with more than one holder."""
         return self._allocator.num_shared
 
+    @property
+    def num_saved_slots(self) -> int:
+        """See KVManager."""
+        return self._allocator.num_saved * self._block_size
+
+    def take_moves(self) -> Moves:
+        """See KVManager."""
+        out, back = self._host.take_moves() if self._host else ([], [])
+        if not (out or back or self._copies):
+            return NO_MOVES
+        copies, self._copies = self._copies, []
+        return Moves(out, back, copies)
+
     def begin_step(self, index: int) -> None:
         """See KVManager."""
         self._step = index
 
     def cached_prefix(self, seq: Sequence) -> list[int]:
-        """See KVManager."""
+        """See KVManager. Without the trie still that of another output of the same request."""
         if self._trie is None:
-            return []
+            return self._prompt_of_another(seq) if seq.group else []
         return self._trie.match(seq.block_runs(0, self._num_shareable(seq)))
+
+    def _prompt_of_another(self, seq: Sequence) -> list[int]:
+        """The full blocks of the prompt, where another output of the request holds them."""
+        num_blocks = min(self._num_shareable(seq), seq.num_prompt_tokens // self._block_size)
+        for other in seq.outputs:
+            table = other.block_table
+            if table.block_ids and table.num_tokens >= num_blocks * self._block_size:
+                return table.block_ids[:num_blocks]
+        return []
 
     def admit(
         self,
@@ -95,7 +123,7 @@ class PagedKVManager:
             self._num_over_reserved_blocks -= self._num_over_reserved(prefix)
             self._allocator.share(prefix)
         table.block_ids = prefix + self._allocate(num_held - len(prefix))
-        table.num_published = len(prefix)
+        table.num_published = len(prefix) if self._trie is not None else 0
         table.num_tokens = num_filled
         self._count_table(table, +1)
         if reserve_tokens:
@@ -108,9 +136,95 @@ class PagedKVManager:
         self._num_beyond[seq] = num_beyond = max(num_held - self._num_blocks_for(slots), 0)
         self._num_beyond_blocks += num_beyond
 
+    def fork(self, first: Sequence, seq: Sequence) -> None:
+        """See KVManager. Whoever fills more of a block that is shared copies it then."""
+        theirs, table = first.block_table, seq.block_table
+        self._allocator.add_holder(theirs.block_ids)
+        table.block_ids = list(theirs.block_ids)
+        table.num_tokens = theirs.num_tokens
+        table.num_published = theirs.num_published
+
+    def reorder(self, seqs: list[Sequence], parents: list[int]) -> None:
+        """See KVManager."""
+        tables = [seq.block_table for seq in seqs]
+        num_tails = len({table.block_ids[-1] for table in tables})
+        before = [table.block_ids for table in tables]
+        for table, parent in zip(tables, parents, strict=True):
+            table.block_ids = list(before[parent])
+            self._allocator.add_holder(table.block_ids)
+        for table, block_ids in zip(tables, before, strict=True):
+            self._allocator.free(block_ids, num_kept=table.num_published)
+        num_tails -= len({table.block_ids[-1] for table in tables})
+        self._num_empty_slots -= num_tails * (-tables[0].num_tokens % self._block_size)
+
+    def grow_together(self, seqs: list[Sequence]) -> bool:
+        """See KVManager."""
+        if seqs[0].block_table.num_tokens % self._block_size:  # all but one copy a shared tail
+            num_new = sum(self._shares_tail(seq) for seq in seqs)
+            num_new -= len({s.block_table.block_ids[-1] for s in seqs if self._shares_tail(s)})
+        else:
+            num_new = len(seqs)
+        return num_new <= self._allocator.num_free and all(self.grow(seq, 1) for seq in seqs)
+
+    def swap_out(self, seqs: list[Sequence]) -> bool:
+        """See KVManager."""
+        assert self._host
+        if not self._host.keep({seq: seq.block_table.block_ids for seq in seqs}):
+            return False
+        for seq in seqs:
+            num_tokens = seq.block_table.num_tokens
+            self.release(seq)
+            seq.block_table.num_tokens = num_tokens
+        return True
+
+    def swap_in(self, seqs: list[Sequence], num_tokens: int, *, watermark_blocks: int = 0) -> bool:
+        """See KVManager. Blocks that they shared they share again."""
+        assert self._host
+        num_held = self._host.num_blocks_of(seqs)
+        num_filled = seqs[0].block_table.num_tokens
+        num_new = self._num_blocks_for(num_filled + num_tokens) - self._num_blocks_for(num_filled)
+        if num_filled % self._block_size:  # all but one copy a shared tail
+            num_new += len(seqs) - self._host.num_tails_of(seqs)
+        else:
+            num_new *= len(seqs)
+        if num_held + num_new + watermark_blocks > self._allocator.num_free:
+            return False
+        tables = self._host.bring_back(seqs, self._allocate(num_held))
+        for seq, block_ids in tables.items():
+            seq.block_table.block_ids = block_ids
+        holders = Counter(block_id for block_ids in tables.values() for block_id in block_ids)
+        for block_id, count in holders.items():
+            self._allocator.add_holder([block_id] * (count - 1))
+        tails = {block_ids[-1] for block_ids in tables.values()}
+        self._num_empty_slots += len(tails) * (-num_filled % self._block_size)
+        has_room = self.grow_together(seqs) if len(seqs) > 1 else self.grow(seqs[0], num_tokens)
+        assert has_room
+        return True
+
+    def _shares_tail(self, seq: Sequence) -> bool:
+        """Whether others hold the block that the sequence has filled in part."""
+        table = seq.block_table
+        if seq.group is None or table.num_tokens % self._block_size == 0:
+            return False
+        return self._allocator.num_holders(table.block_ids[-1]) > 1
+
+    def _copy_tail(self, table: BlockTable) -> bool:
+        """Let a sequence have a copy of the block that it has filled in part, if there is room."""
+        if not self._allocator.num_free:
+            return False
+        shared = table.block_ids[-1]
+        [copy] = self._allocate(1)
+        self._copies.append((shared, copy))
+        table.block_ids[-1] = copy
+        self._allocator.free([shared], num_kept=0)
+        self._num_empty_slots += -table.num_tokens % self._block_size
+        return True
+
     def grow(self, seq: Sequence, num_tokens: int) -> bool:
         """See KVManager."""
         table = seq.block_table
+        if self._shares_tail(seq) and not self._copy_tail(table):
+            return False
         block_size = self._block_size
         offset = table.num_tokens % block_size
         if offset == 0 or offset + num_tokens > block_size:
@@ -146,6 +260,8 @@ class PagedKVManager:
         """See KVManager."""
         table = seq.block_table
         first = table.num_published
+        if seq.is_beam:  # what it writes may be another's tomorrow
+            num_tokens = min(num_tokens, seq.num_prompt_tokens)
         stop = num_tokens // self._block_size
         if self._trie is None or first >= stop:
             return
@@ -190,6 +306,10 @@ class PagedKVManager:
         """See KVManager."""
         table = seq.block_table
         block_ids = table.block_ids
+        if self._host and not block_ids:
+            self._host.drop(seq)
+            table.clear()
+            return
         self._num_over_reserved_blocks -= self._num_over_reserved(block_ids)
         if seq in self._retired:
             self._retired.remove(seq)
@@ -198,7 +318,8 @@ class PagedKVManager:
                 if not self._retired_holders[block_id]:
                     del self._retired_holders[block_id]
         else:
-            self._count_table(table, -1)
+            if not self._shares_tail(seq):  # else its empty slots are still somebody's
+                self._count_table(table, -1)
             self._num_beyond_blocks -= self._num_beyond.pop(seq, 0)
         self._allocator.free(block_ids, num_kept=table.num_published)
         self._num_over_reserved_blocks += self._num_over_reserved(block_ids)
@@ -222,6 +343,8 @@ class PagedKVManager:
         tables = [seq.block_table for seq in holders]
         counts = Counter(block_id for table in tables for block_id in table.block_ids)
         self._allocator.check(counts)
+        if self._host:
+            self._host.check()
         self._check_trie(tables)
         self._check_ledger(holders)
 

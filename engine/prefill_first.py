@@ -18,6 +18,8 @@ class PrefillFirstScheduler(ContinuousScheduler):
             self._admit_waiting(step, cap)
         if not step.chunks:
             self._schedule_running(step, cap)
+            if not step.preempted:
+                self._swap_in(step, cap)
         elif self.decodes is not None:  # they miss this step
             for seq in self.decodes.members():
                 self._leave_decodes(seq, step)

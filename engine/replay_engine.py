@@ -4,6 +4,7 @@ from collections.abc import Callable
 from collections.abc import Sequence as SequenceOf
 from typing import Any, NamedTuple
 
+from engine.beams import BeamParents, choose_parents, unmoved
 from engine.config import EngineConfig
 from engine.decode_batch import Deadlines
 from engine.engine_base import EngineBase
@@ -31,10 +32,17 @@ class ReplayEngine(EngineBase):
     end, and many steps can be taken at once. For prompts whose keys do not read the output.
 
     output_length: tokens of the output of the request with this id; its limits may cut it.
+    beam_parents: see BeamParents.
     """
 
-    def __init__(self, config: EngineConfig, output_length: Callable[[Any], int]) -> None:
+    def __init__(
+        self,
+        config: EngineConfig,
+        output_length: Callable[[Any], int],
+        beam_parents: BeamParents = unmoved,
+    ) -> None:
         super().__init__(config, stepwise=False, output_length=output_length)
+        self._beam_parents = beam_parents
         assert self.scheduler.decodes is not None
         self._decodes = self.scheduler.decodes
         self._true_length = output_length
@@ -44,7 +52,7 @@ class ReplayEngine(EngineBase):
         """See EngineBase."""
         step = super().schedule()
         for seq, _, _, samples in step.chunks:
-            if samples:
+            if samples and seq.lead is not None:
                 num_left = self._length(seq) - seq.num_output_tokens - seq.num_placeholders
                 self._ends.add(step.index + num_left, seq)
         return step
@@ -64,6 +72,8 @@ class ReplayEngine(EngineBase):
             for seq, _, _, samples in step.chunks
             if samples and seq.status is not Status.FINISHED
         ]
+        choose_parents(sampled, self._beam_parents)
+        self._reorder(sampled)
         for seq in sampled:
             seq.count_output()
         num_decoded = self._decodes.commit(step.index)

@@ -37,6 +37,9 @@ class Prompt(Protocol):
         must be known.
         """
 
+    def for_output(self, index: int) -> "Prompt":
+        """The same prompt followed by another of its outputs; this one is followed by output 0."""
+
 
 class TokenPrompt:
     """A prompt given as explicit token ids, which are their own keys."""
@@ -64,17 +67,26 @@ class TokenPrompt:
             (tuple(known[i * block_size : (i + 1) * block_size]), 0, 1) for i in range(first, stop)
         ]
 
+    def for_output(self, index: int) -> "TokenPrompt":
+        """Itself: outputs are told apart by their tokens."""
+        return self
+
 
 @dataclass(frozen=True, kw_only=True)
 class SamplingParams:
-    """How a token is drawn from the logits.
+    """How tokens are drawn from the logits.
 
+    n: outputs, of one prompt. Output i is what a request of one output gets with `seed` + i.
+    beam_search: the outputs are the n most likely that a search of this width finds, all of them as
+        long as they may be: only with `ignore_eos` and temperature 0.
     temperature 0 is greedy. top_k 0 and top_p 1 keep every token. A sequence's draws depend on
     `seed` and the token's place alone, never on who shares the batch. `ignore_eos` never draws EOS.
 
     Raises RequestError for a value outside these ranges.
     """
 
+    n: int = 1
+    beam_search: bool = False
     temperature: float = 0.0
     top_k: int = 0
     top_p: float = 1.0
@@ -82,6 +94,10 @@ class SamplingParams:
     ignore_eos: bool = False
 
     def __post_init__(self) -> None:
+        if self.n < 1:
+            raise RequestError(f"n: got {self.n}, expected >= 1")
+        if self.beam_search and not (self.n > 1 and self.ignore_eos and self.temperature == 0):
+            raise RequestError("beam_search: expected n >= 2, ignore_eos and temperature 0 with it")
         if not self.temperature >= 0:
             raise RequestError(f"temperature: got {self.temperature}, expected >= 0")
         if self.top_k < 0:
@@ -135,16 +151,46 @@ class PrefixMisses(NamedTuple):
 
 
 class Status(Enum):
-    """Where a sequence stands. A preempted one waits again."""
+    """Where a sequence stands. A preempted one waits again, for its K/V if that is on the host."""
 
     WAITING = "waiting"
+    SWAPPED = "swapped"
     RUNNING = "running"
     FINISHED = "finished"
 
 
-class Sequence:
-    """A request's progress in the engine.
+class SequenceGroup:
+    """The sequences of a request with several outputs, in the order of the outputs.
 
+    The first computes the prompt; the others hold nothing and want nothing until they fork from it.
+    By then parallel samples have nothing to do with each other any more. Beams take every step
+    together, and each may then go on from what another has computed.
+
+    scores: log-probability of what each beam has written.
+    parents: of each beam, the one that it goes on from, as chosen in the last step.
+    """
+
+    __slots__ = ("is_forked", "parents", "scores", "seqs")
+
+    def __init__(self, seqs: "list[Sequence]") -> None:
+        self.seqs = seqs
+        self.start_over()
+
+    def start_over(self) -> None:
+        """Nothing is written yet."""
+        self.is_forked = False
+        self.scores = [0.0] * len(self.seqs)
+        self.parents = [0] * len(self.seqs)
+        for seq in self.seqs:
+            seq.num_output_tokens = 0
+            seq.output_token_ids = []
+
+
+class Sequence:
+    """A request's progress in the engine: of one of its outputs, if there are several.
+
+    index: which output. group: all of them; None where there is only one.
+    prompt: what the request asks about.
     arrival: its place in the order of arrival.
     num_prompt_tokens: length of the prompt.
     max_num_tokens: length, prompt and output, at which the sequence ends at the latest.
@@ -154,6 +200,7 @@ class Sequence:
     num_placeholders: output tokens that steps in flight are about to produce.
     num_stale: such tokens from before a preemption; the sequence waits for them to come.
     num_cached_tokens: prompt tokens that the prefix cache spared at first admission; None before.
+    num_lost_tokens: computed ones that its last preemption took, those in flight included.
     prefix_misses: why it did not spare the others; None before, and without prefix caching.
     """
 
@@ -164,9 +211,12 @@ class Sequence:
         "block_table",
         "finish_reason",
         "first_step",
+        "group",
+        "index",
         "lead",
         "max_num_tokens",
         "num_cached_tokens",
+        "num_lost_tokens",
         "num_output_tokens",
         "num_placeholders",
         "num_preemptions",
@@ -175,15 +225,24 @@ class Sequence:
         "output_token_ids",
         "place",
         "prefix_misses",
+        "prompt",
         "request",
         "status",
     )
 
     def __init__(
-        self, request: Request, block_size: int, max_model_len: int, arrival: int = 0
+        self,
+        request: Request,
+        block_size: int,
+        max_model_len: int,
+        arrival: int = 0,
+        index: int = 0,
     ) -> None:
         self.request = request
         self.arrival = arrival
+        self.index = index
+        self.group: SequenceGroup | None = None
+        self.prompt = request.prompt.for_output(index) if index else request.prompt
         self._runs: list[BlockRun] = []  # those asked for last, of blocks
         self._runs_range = (0, 0)
         self.num_prompt_tokens = len(request.prompt)
@@ -199,8 +258,36 @@ class Sequence:
         self.num_cached_tokens: int | None = None
         self.prefix_misses: PrefixMisses | None = None
         self.num_preemptions = 0
+        self.num_lost_tokens = 0
         self.num_placeholders = 0
         self.num_stale = 0
+
+    @property
+    def outputs(self) -> "list[Sequence]":
+        """All sequences of its request."""
+        return self.group.seqs if self.group else [self]
+
+    @property
+    def output_id(self) -> Hashable:
+        """Its request's id; of several outputs with the index."""
+        request_id = self.request.request_id
+        return (request_id, self.index) if self.group else request_id
+
+    @property
+    def awaits_fork(self) -> bool:
+        """Whether another sequence computes its prompt."""
+        return self.group is not None and self.index > 0 and not self.group.is_forked
+
+    @property
+    def company(self) -> "list[Sequence]":
+        """Those that are admitted and preempted with the first of them, such as beams."""
+        is_alone = self.group is None or (self.group.is_forked and not self.is_beam)
+        return [self] if is_alone else self.outputs
+
+    @property
+    def is_beam(self) -> bool:
+        """Whether it takes every step together with the other outputs of its request."""
+        return self.group is not None and self.request.sampling.beam_search
 
     @property
     def num_tokens(self) -> int:
@@ -214,7 +301,7 @@ class Sequence:
 
     @property
     def num_computed_tokens(self) -> int:
-        """Tokens whose K/V is in the pool, or will be when the step in flight ends."""
+        """Tokens whose K/V is kept, or will be when the step in flight ends."""
         return self.block_table.num_tokens
 
     def count_output(self) -> None:
@@ -230,7 +317,7 @@ class Sequence:
         prompt_len = self.num_prompt_tokens
         tokens: list[int] = []
         if start < prompt_len:
-            tokens = self.request.prompt.token_ids(start, min(stop, prompt_len))
+            tokens = self.prompt.token_ids(start, min(stop, prompt_len))
         if stop > prompt_len:
             tokens = tokens + self.output_token_ids[max(start - prompt_len, 0) : stop - prompt_len]
         return tokens
@@ -244,8 +331,7 @@ class Sequence:
         kept_first, kept_stop = self._runs_range
         if stop != kept_stop or first < kept_first:
             block_size = self.block_table.block_size
-            prompt = self.request.prompt
-            self._runs = prompt.block_runs(block_size, first, stop, self.output_token_ids)
+            self._runs = self.prompt.block_runs(block_size, first, stop, self.output_token_ids)
         elif first > kept_first:
             self._runs = _without(self._runs, first - kept_first)
         self._runs_range = (first, stop)
@@ -264,6 +350,7 @@ def _without(runs: list[BlockRun], num_blocks: int) -> list[BlockRun]:
 class TokenOutput(NamedTuple):
     """One new token.
 
+    output: which of the request's outputs it belongs to.
     `text` is printable: control characters, broken bytes and backslashes are escaped.
     """
 
@@ -272,3 +359,4 @@ class TokenOutput(NamedTuple):
     text: str
     finished: bool
     finish_reason: str | None  # "stop" (end of text), "length" (a limit); None while it goes on
+    output: int = 0

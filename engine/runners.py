@@ -1,10 +1,11 @@
 """What produces the tokens of a step: a model that computes them, or a record of them."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from collections.abc import Sequence as SequenceOf
-from typing import Protocol
+from typing import Any, Protocol
 
 from engine.batch import StepBatch
+from engine.beams import BeamParents, best_tokens, choose_parents, unmoved
 from engine.config import EngineConfig
 from engine.kv_pool import KVPool
 from engine.request import RequestId, Sequence
@@ -36,45 +37,56 @@ class ToyLMRunner:
             block_size=config.block_size,
             num_kv_heads=model.num_kv_heads,
             head_size=model.head_size,
+            num_host_blocks=config.num_cpu_blocks if config.preemption == "swap" else 0,
         )
 
     def run(self, step: Step) -> list[int]:
         """One token for each chunk that samples, in the order of the chunks."""
+        self._pool.move(step.moves)
         if not step.chunks:
             return []
         batch = StepBatch(step.chunks, self._block_size)
         logits = self._transformer.forward(batch, self._pool)
         sampled = [chunk for chunk in step.chunks if chunk.samples]
+        rows = {chunk.seq: row for chunk, row in zip(sampled, logits, strict=True)}
+        found = best_tokens(rows)
         return [
-            sample(row, seq.request.sampling, start + num_tokens)
-            for row, (seq, start, num_tokens, _) in zip(logits, sampled, strict=True)
+            found[seq]
+            if seq in found
+            else sample(rows[seq], seq.request.sampling, start + num_tokens, seq.index)
+            for seq, start, num_tokens, _ in sampled
         ]
 
 
 class ReplayRunner:
     """Hands out recorded tokens and computes nothing.
 
-    outputs: of each request, as many token ids as its output is long, at least one. The last is
-    not handed out: the request's stop token takes its place, and so reveals the end.
+    outputs: by `Sequence.output_id`, as many token ids as the output is long, at least one. The
+    last is not handed out: the request's stop token takes its place, and so reveals the end.
     """
 
-    def __init__(self, outputs: Mapping[RequestId, SequenceOf[int]]) -> None:
+    def __init__(
+        self, outputs: Mapping[Any, SequenceOf[int]], beam_parents: BeamParents = unmoved
+    ) -> None:
         self._outputs = outputs
-        self._current: dict[RequestId, SequenceOf[int]] = {}  # looked up once a request
+        self._beam_parents = beam_parents
+        self._current: dict[Hashable, SequenceOf[int]] = {}  # looked up once an output
 
     def run(self, step: Step) -> list[int]:
         """One token for each chunk that samples, in the order of the chunks."""
-        return [self._next_token(seq) for seq, _, _, samples in step.chunks if samples]
+        sampled = [chunk.seq for chunk in step.chunks if chunk.samples]
+        choose_parents(sampled, self._beam_parents)
+        return [self._next_token(seq) for seq in sampled]
 
     def _next_token(self, seq: Sequence) -> int:
-        request_id = seq.request.request_id
+        output_id = seq.output_id
         index = seq.num_output_tokens
-        if index == 0 or request_id not in self._current:
-            self._current[request_id] = self._outputs[request_id]
-        output = self._current[request_id]
+        if index == 0 or output_id not in self._current:
+            self._current[output_id] = self._outputs[output_id]
+        output = self._current[output_id]
         is_last = index + 1 == len(output)
         if is_last or seq.num_tokens + 1 == seq.max_num_tokens:
-            del self._current[request_id]
+            del self._current[output_id]
         return seq.request.stop_token_id if is_last else output[index]
 
 

@@ -7,12 +7,14 @@ from engine.request import SamplingParams
 from engine.tokenizer import EOS
 
 
-def sample(logits: FloatArray, params: SamplingParams, index: int) -> int:
-    """Token id drawn from the logits [vocab] for position `index` of a sequence.
+def sample(logits: FloatArray, params: SamplingParams, position: int, output: int = 0) -> int:
+    """Token id drawn from the logits [vocab] for a position of a sequence.
+
+    output: which of the request's outputs it is for.
 
     Greedy takes the largest logit, the lowest id of equals. Otherwise top-k keeps the k largest
     (low ids first among equals), top-p then the fewest whose renormalised mass reaches p, and one
-    of those is drawn from a generator seeded by (params.seed, index) alone.
+    of those is drawn from a generator seeded by (params.seed + output, position) alone.
     """
     if params.ignore_eos:
         logits = logits.copy()
@@ -23,5 +25,5 @@ def sample(logits: FloatArray, params: SamplingParams, index: int) -> int:
     ranked = logits[order].astype(np.float64)
     mass = np.cumsum(np.exp((ranked - ranked[0]) / params.temperature))
     num_kept = int(np.searchsorted(mass, params.top_p * mass[-1])) + 1
-    point = np.random.default_rng((params.seed, index)).random() * mass[num_kept - 1]
+    point = np.random.default_rng((params.seed + output, position)).random() * mass[num_kept - 1]
     return int(order[np.searchsorted(mass, point, side="right")])

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from engine.config import EngineConfig
 from engine.decode_batch import DecodeBatch
-from engine.kv_manager import KVManager
+from engine.kv_manager import NO_MOVES, KVManager
 from engine.request import Sequence, Status
 
 
@@ -31,7 +31,10 @@ class Step:
     """One forward pass over the scheduled batch.
 
     index: its number, from 0.
-    chunks: in scheduling order. Members of a decode batch have none: the totals count them.
+    moves: blocks that are copied before anything is computed.
+    chunks: in scheduling order. A sequence that forks has one of no tokens: it samples from what
+        the one computes that it forks from. Members of a decode batch have none: the totals count
+        them.
     preempted, admitted: sequences that left or joined the running ones while scheduling; an
         admission comes with the tokens that the prefix cache spared it.
     left: sequences that left the decode batch, after at least one token was taken from them.
@@ -48,6 +51,7 @@ class Step:
         "decode_context_tokens",
         "index",
         "left",
+        "moves",
         "num_decodes",
         "num_padded",
         "num_tokens",
@@ -57,6 +61,7 @@ class Step:
 
     def __init__(self, index: int) -> None:
         self.index = index
+        self.moves = NO_MOVES
         self.chunks: list[Chunk] = []
         self.preempted: list[Sequence] = []
         self.admitted: list[tuple[Sequence, int]] = []
@@ -136,6 +141,7 @@ class Scheduler(ABC):
         self.padded_context_tokens = 0
         self.num_steps = 0
         self._num_started = 0
+        self._unforked: set[Sequence] = set()  # running, and others will fork from them
         self._is_stuck = False  # nobody can be admitted until the queue or who runs changes
         self.last_step: Step | None = None
         self._published_step = -1
@@ -151,28 +157,63 @@ class Scheduler(ABC):
         self.num_steps += 1
         self.kv.begin_step(step.index)
         self._fill(step)
+        step.moves = self.kv.take_moves()
+        forked = self._fork(step) if self._unforked else ()
         if self.decodes is not None:
             self.decodes.num_steps = self.num_steps
             for seq, _, _, samples in step.chunks:
-                if samples:
+                if samples and seq not in forked and not seq.is_beam:
                     self._join_decodes(seq)
             self.last_step = step
         return step
+
+    def _fork(self, step: Step) -> set[Sequence]:
+        """Let the other outputs of prompts that this step completes begin with their first tokens.
+
+        Returns all sequences that now share memory which each of them will want to itself. Beams,
+        which share memory in every step, are with them.
+        """
+        chunks: list[Chunk] = []
+        forked: set[Sequence] = set()
+        for chunk in step.chunks:
+            chunks.append(chunk)
+            first = chunk.seq
+            if chunk.samples and first.group and first in self._unforked:
+                self._unforked.remove(first)
+                first.group.is_forked = True
+                forked.update(first.outputs)
+                for seq in first.outputs[1:]:
+                    self.kv.fork(first, seq)
+                    seq.num_placeholders += 1
+                    chunks.append(Chunk(seq, seq.num_prompt_tokens, 0, samples=True))
+        step.chunks = chunks
+        return forked
 
     @abstractmethod
     def _fill(self, step: Step) -> None:
         """Take chunks into the step."""
 
     def _start(self, step: Step, seq: Sequence, num_cached_tokens: int) -> None:
-        """A waiting sequence that has been given memory runs from this step on."""
+        """A waiting sequence that has been given memory runs from this step on.
+
+        So do those that will fork from it.
+        """
+        self._run(seq)
+        if seq.num_cached_tokens is None:
+            seq.num_cached_tokens = num_cached_tokens
+        step.admitted.append((seq, num_cached_tokens))
+        if seq.group and not seq.group.is_forked:
+            self._unforked.add(seq)
+        for other in seq.company[1:]:
+            self._run(other)
+            other.num_cached_tokens = 0
+
+    def _run(self, seq: Sequence) -> None:
         self._num_started += 1
         seq.place = self._num_started
         self.running[seq] = None
         self.others[seq] = None
         seq.status = Status.RUNNING
-        if seq.num_cached_tokens is None:
-            seq.num_cached_tokens = num_cached_tokens
-        step.admitted.append((seq, num_cached_tokens))
 
     def finish(self, seq: Sequence) -> None:
         """A sequence has produced its last token."""
@@ -181,21 +222,28 @@ class Scheduler(ABC):
     def remove(self, seq: Sequence) -> None:
         """Take a waiting or running sequence out at once and return its memory."""
         self._is_stuck = False
-        if seq.status is Status.WAITING:
-            self.waiting.remove(seq)
-        else:
+        if seq.status is Status.RUNNING:
             self._stop(seq)
+        elif seq is seq.company[0]:
+            self.waiting.remove(seq)
+        if seq.status is not Status.WAITING:
             self.kv.release(seq)
         seq.status = Status.FINISHED
 
     def _stop(self, seq: Sequence) -> None:
-        """A running sequence runs no longer."""
+        """A running sequence runs no longer, nor do those that wait to fork from it."""
         self._is_stuck = False
         del self.running[seq]
         if seq.lead is None or self.decodes is None:
             del self.others[seq]
         else:
             self._take_out(seq)
+        if seq in self._unforked:
+            self._unforked.remove(seq)
+            for other in seq.outputs[1:]:
+                self._stop(other)
+                self.kv.release(other)
+                other.status = Status.WAITING
 
     def _join_decodes(self, seq: Sequence) -> None:
         """A running sequence decodes in every step from the next on."""

@@ -1,12 +1,13 @@
 """Turns the parts of a scenario into the things they describe."""
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import workloads as w
+from engine.beams import unmoved
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.replay_engine import ReplayEngine
-from engine.request import RequestId
 from engine.runners import (
     ReplayRunner,
     Runner,
@@ -41,6 +42,8 @@ def build_workload(scenario: Scenario) -> w.Workload:
         outputs=spec.outputs.build(),
         shared=spec.prompts.shared.build() if spec.prompts.shared else None,
         sessions=spec.sessions.build() if spec.sessions else None,
+        num_outputs=spec.n,
+        beam_switch=spec.beam_search.switch if spec.beam_search else None,
         max_new_tokens=spec.max_new_tokens,
         max_model_len=max_model_len,
     )
@@ -54,12 +57,13 @@ def build_engine(
     stepwise: an engine that takes every step by itself also where tokens need not be computed.
     """
     lengths: list[int] = workload.output_tokens.tolist()
+    parents = workload.beams.parents if workload.beams else unmoved
     if scenario.runner == "toy-lm":
         runner = _toy_lm(scenario, config, workload)
     elif stepwise:
-        runner = ReplayRunner(_Answers(workload))
+        runner = ReplayRunner(_Answers(workload), parents)
     else:
-        return ReplayEngine(config, lengths.__getitem__)
+        return ReplayEngine(config, lengths.__getitem__, parents)
     return Engine(config, runner, with_text=False, output_length=lengths.__getitem__)
 
 
@@ -70,16 +74,17 @@ def _toy_lm(scenario: Scenario, config: EngineConfig, workload: w.Workload) -> R
     return ScriptedLengthRunner(toy_lm, dict(enumerate(workload.output_tokens.tolist())))
 
 
-class _Answers(Mapping[RequestId, w.AnswerTokens]):
-    """The true outputs by request number, each made when it is asked for."""
+class _Answers(Mapping[Any, w.AnswerTokens]):
+    """The true outputs by `Sequence.output_id`, each made when it is asked for."""
 
     def __init__(self, workload: w.Workload) -> None:
         self._workload = workload
 
-    def __getitem__(self, number: RequestId) -> w.AnswerTokens:
-        return self._workload.answer(int(number))
+    def __getitem__(self, output_id: Any) -> w.AnswerTokens:
+        number, output = output_id if isinstance(output_id, tuple) else (output_id, 0)
+        return self._workload.answer(number, output)
 
-    def __iter__(self) -> Iterator[RequestId]:
+    def __iter__(self) -> Iterator[Any]:
         return iter(range(len(self)))
 
     def __len__(self) -> int:

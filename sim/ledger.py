@@ -52,7 +52,7 @@ class LedgerIntegral:
     def add(self, usage: UsageArrays, duration_ns: Int64Array) -> None:
         """The pool has been in each of these states for so long."""
         self._slot_ns = [
-            total + _sum_of_products(slots, duration_ns)
+            total + integral(slots, duration_ns)
             for total, slots in zip(self._slot_ns, usage, strict=True)
         ]
 
@@ -62,8 +62,11 @@ class LedgerIntegral:
         return KVUsage(*self._slot_ns)
 
 
-def _sum_of_products(a: Int64Array, b: Int64Array) -> int:
-    """Exact also where it does not fit into 64 bits. a and b: not empty, nowhere negative."""
-    if int(a.max()) * int(b.max()) * len(a) < 2**63:
-        return int(a @ b)
-    return sum(map(mul, a.tolist(), b.tolist()))
+def integral(slots: Int64Array, duration_ns: Int64Array) -> int:
+    """Sum of slots x nanoseconds, exact also where it does not fit into 64 bits.
+
+    Both of shape [rows], not empty and nowhere negative.
+    """
+    if int(slots.max()) * int(duration_ns.max()) * len(slots) < 2**63:
+        return int(slots @ duration_ns)
+    return sum(map(mul, slots.tolist(), duration_ns.tolist()))

@@ -6,7 +6,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from engine.kv_manager import KVUsage
 from sim.records import Distribution, Records
 
 PERCENTILES = (50, 90, 99)
@@ -32,21 +31,23 @@ def summarise(records: Records) -> Row:
         "output_tokens": num_output_tokens,
         "output_tokens_per_s": _ratio(num_output_tokens * 1e9, span_ns),
         "requests_per_s": _ratio(len(finished) * 1e9, span_ns),
-        **_latencies(finished, records.itl_ns),
+        **_latencies(finished, records.itl_ns, records.num_outputs),
         "preemptions": int(requests["preemptions"].sum()),
+        "preempted_recomputed_tokens": int(requests["recomputed_tokens"].sum()),
+        "preempted_restored_tokens": int(requests["restored_tokens"].sum()),
         **_prefix_cache(requests, records.evicted_for_ns),
-        **_memory(records.slot_ns),
+        **_memory(records),
         "steps": int(records.steps["steps"].sum()),
     }
 
 
-def _latencies(finished: pd.DataFrame, itl_ns: Distribution) -> Row:
+def _latencies(finished: pd.DataFrame, itl_ns: Distribution, num_outputs: int) -> Row:
     columns = {
         name: finished[name].to_numpy(dtype=np.int64)
         for name in ("arrival_ns", "admitted_ns", "first_token_ns", "finished_ns", "output_tokens")
     }
     arrival_ns, first_token_ns = columns["arrival_ns"], columns["first_token_ns"]
-    num_gaps = columns["output_tokens"] - 1
+    num_gaps = columns["output_tokens"] // num_outputs - 1  # outputs of a request: of one length
     has_gaps = num_gaps > 0
     decoding_ns = (columns["finished_ns"] - first_token_ns)[has_gaps]
     return {
@@ -113,14 +114,17 @@ def _prefix_cache(requests: pd.DataFrame, evicted_for_ns: Distribution) -> Row:
     }
 
 
-def _memory(slot_ns: KVUsage) -> Row:
-    """Time-weighted shares of the pool, from the state of the allocator."""
+def _memory(records: Records) -> Row:
+    """Time-weighted shares of the pool, and what sharing saved, as the allocator counts them."""
+    slot_ns, saved = records.slot_ns, records.saved_slot_ns
     total = sum(slot_ns)
     held = slot_ns.live + slot_ns.tail + slot_ns.reserved + slot_ns.over_reserved
     return {
         "block_utilisation": _ratio(held, total),
         "internal_fragmentation": _ratio(held - slot_ns.live, held),
         **{f"{name}_share": _ratio(slots, total) for name, slots in slot_ns._asdict().items()},
+        "saved_slots_mean": _ratio(saved, int(records.steps["duration_ns"].sum())),
+        "saved_share": _ratio(saved, held + saved),
     }
 
 

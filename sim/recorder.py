@@ -13,7 +13,7 @@ from engine.kv_manager import KVUsage
 from engine.replay_engine import Progress
 from engine.request import PrefixMisses, RequestId, Sequence, TokenOutput
 from engine.scheduler import Step
-from sim.ledger import Int64Array, LedgerIntegral, UsageArrays, decoded_on
+from sim.ledger import Int64Array, LedgerIntegral, UsageArrays, decoded_on, integral
 from sim.records import FINISH_REASONS, Records
 from sim.step_table import StepRows, StepTable
 from sim.value_counts import ValueCounts
@@ -22,8 +22,8 @@ Queues = tuple[int, int]  # sequences running and waiting
 NEVER = -1  # a time that has not come
 _TIME_COLUMNS = ("arrival_ns", "admitted_ns", "first_token_ns", "finished_ns")
 _COUNT_COLUMNS = (
-    *("output_tokens", "preemptions", "queried_tokens", "cached_tokens"),
-    *("partial_tokens", "unseen_tokens", "evicted_tokens"),
+    *("preemptions", "queried_tokens", "cached_tokens"),
+    *("partial_tokens", "unseen_tokens", "evicted_tokens", "recomputed_tokens", "restored_tokens"),
 )
 _MOST_WAITING = 1 << 14  # rows that are still spells
 
@@ -31,14 +31,15 @@ _MOST_WAITING = 1 << 14  # rows that are still spells
 # Steps of equal make-up in a row, or one row of any other kind. A plain tuple, for there are many:
 # (start_ns; of each step its duration_ns; the blocks that decodes begin in it; tokens by which the
 # K/V grows in each step beyond the usage; steps: 1, or 0 where the engine idled; decodes;
-# prefill_tokens; running; waiting; preempted; usage).
-_Spell = tuple[int, list[int], list[int], int, int, int, int, int, int, int, KVUsage]
+# prefill_tokens; running; waiting; preempted; slots that sharing saves; usage).
+_Spell = tuple[int, list[int], list[int], int, int, int, int, int, int, int, int, KVUsage]
 _NO_BLOCKS = [0]
 
 
 class Recorder:
     """Columns of a run of num_requests requests, known by their numbers 0 to num_requests - 1.
 
+    num_outputs: of each request.
     on_finished: told, each time a hundredth of the run is, how many more requests are done with.
     dates_evictions: keep the times of steps that may evict, for requests that miss what they did.
     """
@@ -49,6 +50,7 @@ class Recorder:
         block_size: int,
         on_finished: Callable[[int], None],
         *,
+        num_outputs: int = 1,
         dates_evictions: bool = True,
     ) -> None:
         self._block_size = block_size
@@ -59,7 +61,11 @@ class Recorder:
         self._times = {name: array("q", [NEVER]) * num_requests for name in _TIME_COLUMNS}
         self._counts = {name: array("q", [0]) * num_requests for name in _COUNT_COLUMNS}
         self._finish_reasons = array("b", [NEVER]) * num_requests
-        self._last_token_ns = array("q", [NEVER]) * num_requests
+        self._num_outputs = num_outputs
+        self._num_unfinished = array("q", [num_outputs]) * num_requests  # outputs
+        # Of outputs: output i of request r at r * num_outputs + i.
+        self._output_tokens = array("q", [0]) * (num_requests * num_outputs)
+        self._last_token_ns = array("q", [NEVER]) * (num_requests * num_outputs)
         self._spells: list[_Spell] = []
         self._num_waiting = 0  # rows that they will be
         self._steps = StepTable()
@@ -67,7 +73,8 @@ class Recorder:
         self._ledger = LedgerIntegral()
         self._covered_ns = 0  # the rows of steps describe the time up to here
         self._committed_ns = 0  # when the last tokens were taken
-        self._idle: tuple[KVUsage, Queues] | None = None  # the state since then, between steps
+        self._saved_slot_ns = 0
+        self._idle: tuple[KVUsage, int, Queues] | None = None  # the state since then, between steps
         self._num_steps = 0
         self._dated_steps = array("q")  # steps in which something may have been evicted
         self._dated_ns = array("q")  # when each of them was scheduled
@@ -99,10 +106,17 @@ class Recorder:
                 self._times["admitted_ns"][index] = now_ns
                 if seq.prefix_misses is not None:
                     self._looked_up(index, seq, num_cached, seq.prefix_misses)
+            else:
+                num_restored = min(num_cached, seq.num_lost_tokens)
+                self._counts["restored_tokens"][index] += num_restored
+                self._counts["recomputed_tokens"][index] += seq.num_lost_tokens - num_restored
         for seq in step.left:
-            self._last_token_ns[int(seq.request.request_id)] = self._committed_ns
+            self._last_token_ns[self._place(seq)] = self._committed_ns
         for seq in step.preempted:
             self._counts["preemptions"][int(seq.request.request_id)] += 1
+            if seq.is_beam and not seq.num_output_tokens:  # they start over
+                for output in seq.outputs:
+                    self._output_tokens[self._place(output)] = 0
 
     def _looked_up(self, index: int, seq: Sequence, num_cached: int, misses: PrefixMisses) -> None:
         """What the prefix cache had for a request at its first admission, and why no more."""
@@ -117,13 +131,22 @@ class Recorder:
             place = bisect_left(self._dated_steps, step)
             self._evicted_for_ns.add(now_ns - self._dated_ns[place])
 
-    def ran(self, step: Step, start_ns: int, end_ns: int, usage: KVUsage, queues: Queues) -> None:
+    def ran(
+        self,
+        step: Step,
+        start_ns: int,
+        end_ns: int,
+        usage: KVUsage,
+        saved_slots: int,
+        queues: Queues,
+    ) -> None:
         """A step has been computed; `usage` is the ledger meanwhile, `queues` as it began."""
         num_decodes, num_running, num_waiting = step.num_decodes - step.num_padded, *queues
         num_prefill_tokens = step.num_tokens - step.num_decodes
         num_preempted = len(step.preempted)
         counts = (1, num_decodes, num_prefill_tokens, num_running, num_waiting, num_preempted)
-        self._add_spell((start_ns, [end_ns - start_ns], _NO_BLOCKS, 0, *counts, usage), end_ns)
+        spell = (start_ns, [end_ns - start_ns], _NO_BLOCKS, 0, *counts, saved_slots, usage)
+        self._add_spell(spell, end_ns)
 
     def decoded(
         self,
@@ -132,12 +155,14 @@ class Recorder:
         num_seqs: int,
         begun: list[int],
         usage: KVUsage,
+        saved_slots: int,
         queues: Queues,
     ) -> None:
         """The same num_seqs sequences have decoded in steps in a row, and nothing else was done.
 
         durations_ns, begun: of each step, how long it took and how many blocks were begun in it.
-        usage, queues: the ledger before the first, and the queues as it began.
+        usage, queues: the ledger before the first, and the queues as it began. saved_slots: nobody
+            begins or ends to share meanwhile.
         """
         *starts_ns, end_ns = accumulate(durations_ns, initial=start_ns)
         self._committed_ns = end_ns
@@ -151,17 +176,18 @@ class Recorder:
         self._num_steps += len(begun)
         self._itl_ns.extend(durations_ns, num_seqs)
         counts = (1, num_seqs, 0, *queues, 0)
-        self._add_spell((start_ns, durations_ns, begun, num_seqs, *counts, usage), end_ns)
+        spell = (start_ns, durations_ns, begun, num_seqs, *counts, saved_slots, usage)
+        self._add_spell(spell, end_ns)
 
-    def idles(self, usage: KVUsage, queues: Queues) -> None:
+    def idles(self, usage: KVUsage, saved_slots: int, queues: Queues) -> None:
         """The engine has nothing to do from the last step on until the next."""
         if self._idle is None:
-            self._idle = (usage, queues)
+            self._idle = (usage, saved_slots, queues)
 
     def _add_spell(self, spell: _Spell, end_ns: int) -> None:
         if self._idle and spell[0] > self._covered_ns:
-            usage, queues = self._idle
-            counts = (0, 0, 0, *queues, 0)
+            usage, saved_slots, queues = self._idle
+            counts = (0, 0, 0, *queues, 0, saved_slots)
             idle_ns = spell[0] - self._covered_ns
             self._spells.append((self._covered_ns, [idle_ns], _NO_BLOCKS, 0, *counts, usage))
         self._idle = None
@@ -177,13 +203,14 @@ class Recorder:
         self._spells.clear()
         self._num_waiting = 0
         self._ledger.add(rows.usage, rows.duration_ns)
+        self._saved_slot_ns += integral(rows.saved, rows.duration_ns)
         self._steps.extend(rows)
 
     def handed_out(self, outputs: list[TokenOutput], now_ns: int) -> None:
         """The tokens of a step are taken."""
-        for request_id, _, _, finished, finish_reason in outputs:
+        for request_id, _, _, finished, finish_reason, output in outputs:
             index = int(request_id)
-            self._got_token(index, now_ns)
+            self._got_token(index, index * self._num_outputs + output, now_ns)
             if finished:
                 self._finished(index, now_ns, finish_reason)
         self._committed_ns = now_ns
@@ -191,7 +218,7 @@ class Recorder:
     def progressed(self, progress: Progress, now_ns: int) -> None:
         """The same where most tokens are only counted."""
         for seq in progress.sampled:
-            self._got_token(int(seq.request.request_id), now_ns)
+            self._got_token(int(seq.request.request_id), self._place(seq), now_ns)
         if progress.num_decoded:
             self._itl_ns.add(now_ns - self._committed_ns, progress.num_decoded)
         self.ended(progress.ended, now_ns)
@@ -200,23 +227,29 @@ class Recorder:
     def ended(self, seqs: list[Sequence], now_ns: int) -> None:
         """These have got their last tokens."""
         for seq in seqs:
-            index = int(seq.request.request_id)
-            self._counts["output_tokens"][index] = seq.num_output_tokens
-            self._finished(index, now_ns, seq.finish_reason)
+            self._output_tokens[self._place(seq)] = seq.num_output_tokens
+            self._finished(int(seq.request.request_id), now_ns, seq.finish_reason)
 
-    def _got_token(self, index: int, now_ns: int) -> None:
-        before_ns = self._last_token_ns[index]
-        if before_ns == NEVER:
-            self._times["first_token_ns"][index] = now_ns
-        else:
+    def _place(self, seq: Sequence) -> int:
+        """Of an output among all of them."""
+        return int(seq.request.request_id) * self._num_outputs + seq.index
+
+    def _got_token(self, index: int, place: int, now_ns: int) -> None:
+        before_ns = self._last_token_ns[place]
+        if before_ns != NEVER:
             self._itl_ns.add(now_ns - before_ns)
-        self._last_token_ns[index] = now_ns
-        self._counts["output_tokens"][index] += 1
+        elif self._times["first_token_ns"][index] == NEVER:
+            self._times["first_token_ns"][index] = now_ns
+        self._last_token_ns[place] = now_ns
+        self._output_tokens[place] += 1
 
     def _finished(self, index: int, now_ns: int, reason: str | None) -> None:
+        """One of the outputs of a request has; the request has with its last."""
         assert reason is not None
-        self._times["finished_ns"][index] = now_ns
-        self._done_with(index, reason)
+        self._num_unfinished[index] -= 1
+        if not self._num_unfinished[index]:
+            self._times["finished_ns"][index] = now_ns
+            self._done_with(index, reason)
 
     def _done_with(self, index: int, reason: str) -> None:
         self._finish_reasons[index] = FINISH_REASONS.index(reason)
@@ -232,6 +265,8 @@ class Recorder:
         times = _frame(self._times)
         requests = times.astype("Int64").mask(times == NEVER)
         requests["prompt_tokens"] = prompt_tokens
+        output_tokens = np.array(self._output_tokens, np.int64).reshape(-1, self._num_outputs)
+        requests["output_tokens"] = output_tokens.sum(axis=1)
         for name, column in self._counts.items():
             requests[name] = np.array(column)
         codes = np.array(self._finish_reasons, np.int8)
@@ -242,7 +277,9 @@ class Recorder:
             itl_ns=self._itl_ns.totals(),
             evicted_for_ns=self._evicted_for_ns.totals(),
             slot_ns=self._ledger.slot_ns,
+            saved_slot_ns=self._saved_slot_ns,
             notes=notes,
+            num_outputs=self._num_outputs,
             first_refusal=self._first_refusal,
         )
 

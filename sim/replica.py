@@ -129,7 +129,9 @@ class Replica:
         yield _Late(self._env, duration_ns)
         now_ns = self._now_ns
         # Whoever has come meanwhile does not matter to this step.
-        self._recorder.ran(step, start_ns, now_ns, self._engine.kv.usage(head), queues)
+        kv = self._engine.kv
+        usage, saved_slots = kv.usage(head), kv.num_saved_slots
+        self._recorder.ran(step, start_ns, now_ns, usage, saved_slots, queues)
         outcome = self._engine.commit(step, token_ids)
         if isinstance(outcome, Progress):
             self._recorder.progressed(outcome, now_ns)
@@ -151,7 +153,8 @@ class Replica:
         env, engine, recorder = self._env, self._engine, self._recorder
         assert isinstance(engine, ReplayEngine)
         start_ns, next_ns = self._now_ns, env.peek()
-        queues, usage, num_seqs = self._queues, engine.usage(), engine.num_decodes
+        queues, num_seqs = self._queues, engine.num_decodes
+        usage, saved_slots = engine.usage(), engine.kv.num_saved_slots
         if next_ns < math.inf:  # about as many as end by then
             num_steps = min(num_steps, int(next_ns - start_ns) // self._last_step_ns + 2)
         durations_ns = self._latency.decode_times_ns(*engine.rows_ahead, num_steps)
@@ -162,7 +165,8 @@ class Replica:
         end_ns, self._last_step_ns = ends_ns[num_steps - 1], durations_ns[num_steps - 1]
         yield _Late(env, end_ns - start_ns)
         begun, ended = engine.advance(num_steps)
-        recorder.decoded(start_ns, durations_ns[:num_steps], num_seqs, begun, usage, queues)
+        durations = durations_ns[:num_steps]
+        recorder.decoded(start_ns, durations, num_seqs, begun, usage, saved_slots, queues)
         if ended:
             recorder.ended(ended, end_ns)
             if self._answered and self._answer([seq.request.request_id for seq in ended]):
@@ -195,7 +199,8 @@ class Replica:
                 self._engine.close_batch()
                 return
             call = _Late(self._env, left_ns)
-        self._recorder.idles(self._engine.usage(), self._queues)
+        engine = self._engine
+        self._recorder.idles(engine.usage(), engine.kv.num_saved_slots, self._queues)
         self._is_idle = True
         try:
             yield call

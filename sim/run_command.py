@@ -81,7 +81,8 @@ def assumptions(scenario: Scenario) -> list[str]:
         else "one run a point: its sampling error is not known (see `replications`)"
     )
     times = _of_points(scenario, lambda point: [f"step times: {build_latency(point).source}"])
-    return [runs, *times, *_of_points(scenario, _memory_lines)]
+    swaps = _of_points(scenario, _swap_lines)
+    return [runs, *times, *swaps, *_of_points(scenario, _memory_lines)]
 
 
 def _of_points(scenario: Scenario, describe: Callable[[Scenario], list[str]]) -> list[str]:
@@ -95,6 +96,16 @@ def _of_points(scenario: Scenario, describe: Callable[[Scenario], list[str]]) ->
     if all(others == lines[at] for others in lines.values()):
         return lines[at]
     return [f"{at}: {line}" for at in lines for line in lines[at]]
+
+
+def _swap_lines(scenario: Scenario) -> list[str]:
+    """Of every system that swaps: at which bandwidth."""
+    bandwidth_gb_per_s = scenario.deployment.swap_bandwidth_bytes_per_s / 1e9
+    return [
+        f"{system}: blocks are swapped at {bandwidth_gb_per_s:.3g} GB/s a GPU"
+        for system in scenario.systems
+        if build_config(scenario, system).preemption == "swap"
+    ]
 
 
 def _memory_lines(scenario: Scenario) -> list[str]:

@@ -9,6 +9,7 @@ import simpy
 from engine.request import Request, SamplingParams
 from sim.build import build_engine, build_workload
 from sim.clients import send
+from sim.latency.block_moves import with_block_moves
 from sim.latency.build import build_latency
 from sim.recorder import Recorder
 from sim.records import Records
@@ -51,10 +52,12 @@ def serve(
         len(workload),
         config.block_size,
         lambda done: on_progress(done / len(workload)),
+        num_outputs=workload.num_outputs,
         dates_evictions=config.enable_prefix_caching,
     )
     env = env or simpy.Environment()
-    replica = Replica(env, engine, build_latency(scenario).latency, recorder)
+    latency = with_block_moves(build_latency(scenario).latency, scenario, config)
+    replica = Replica(env, engine, latency, recorder)
     send(env, replica, workload, request_maker(workload))
     with rare_garbage_collection():
         env.run()
@@ -75,6 +78,8 @@ def rare_garbage_collection() -> Iterator[None]:
 def request_maker(workload: Workload) -> Callable[[int], Request]:
     """Makes the requests of a workload by number."""
     # The workload says where an output ends, so the toy LM must not end it by itself.
-    sampling = SamplingParams(ignore_eos=True)
+    sampling = SamplingParams(
+        n=workload.num_outputs, beam_search=workload.beams is not None, ignore_eos=True
+    )
     max_new_tokens = workload.max_new_tokens.tolist()
     return lambda i: Request(i, workload.prompt(i), max_new_tokens[i], sampling)

@@ -13,7 +13,7 @@ MOST_ROWS = 1 << 16
 _CHUNK = 1 << 13  # steps that are added to the table at a time
 
 _SUMMED = ("duration_ns", "steps", "decodes", "prefill_tokens", "preempted")
-_AVERAGED = ("running", "waiting", *KVUsage._fields)
+_AVERAGED = ("running", "waiting", *KVUsage._fields, "saved")
 
 _Columns = dict[str, npt.NDArray[Any]]  # of int64 or, where means were taken, of float64
 
@@ -21,7 +21,8 @@ _Columns = dict[str, npt.NDArray[Any]]  # of int64 or, where means were taken, o
 class StepRows(NamedTuple):
     """Rows of single steps, or of spells in which the engine idled (no steps), without gaps.
 
-    All of shape [rows]. running, waiting: when the row begins; usage: the ledger meanwhile.
+    All of shape [rows]. running, waiting: when the row begins; usage: the ledger meanwhile; saved:
+    slots that sharing saves meanwhile.
     """
 
     start_ns: Int64Array
@@ -32,6 +33,7 @@ class StepRows(NamedTuple):
     running: Int64Array
     waiting: Int64Array
     preempted: Int64Array
+    saved: Int64Array
     usage: UsageArrays
 
 

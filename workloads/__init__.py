@@ -1,6 +1,7 @@
 """What a simulated system is asked to do: request content, arrivals, lengths and traces."""
 
 from workloads.arrivals import Arrivals, ClosedLoop, ConstantRate, Gamma, Poisson
+from workloads.beams import BeamModel
 from workloads.content import AnswerTokens, Segment, SegmentPrompt, content_token_ids
 from workloads.errors import WorkloadError
 from workloads.lengths import (
@@ -23,6 +24,7 @@ from workloads.workload import Workload
 __all__ = [
     "AnswerTokens",
     "Arrivals",
+    "BeamModel",
     "ClosedLoop",
     "ConstantRate",
     "Empirical",

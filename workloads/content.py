@@ -9,6 +9,7 @@ the segment (answer_id, num_tokens).
 import sys
 from bisect import bisect_right
 from collections.abc import Hashable, Sequence
+from copy import copy
 from typing import overload
 
 import numpy as np
@@ -69,6 +70,12 @@ class SegmentPrompt:
 
     def __len__(self) -> int:
         return self._starts[-2]
+
+    def for_output(self, index: int) -> "SegmentPrompt":
+        """The same segments, followed by the answer whose content id is so much higher."""
+        other = copy(self)
+        other._content_ids = [*self._content_ids[:-1], self._content_ids[-1] + index]
+        return other
 
     def token_ids(self, start: int, stop: int) -> list[int]:
         """Tokens at prompt positions start to stop - 1."""

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from workloads.arrivals import Arrivals, ClosedLoop
+from workloads.beams import BeamModel
 from workloads.checks import require_count
 from workloads.lengths import Lengths
 from workloads.limits import output_limits
@@ -40,6 +41,8 @@ def synthetic(
     outputs: Lengths,
     shared: SharedPrefix | None = None,
     sessions: Sessions | None = None,
+    num_outputs: int = 1,
+    beam_switch: float | None = None,
     max_new_tokens: int | None = None,
     max_model_len: int,
 ) -> Workload:
@@ -47,34 +50,38 @@ def synthetic(
 
     A session belongs to one group, and arrivals say when sessions start; without `sessions` each
     request is one. Where a prompt would leave no room for output within max_model_len, the session
-    ends before it: that turn and those after it are left out, and a note counts them.
+    ends before it: that turn and those after it are left out, and a note counts them. A session
+    goes on with the first output of a request.
 
     Arrivals, lengths, turns and groups are drawn from streams of their own, so that changing one
     leaves the others as they are. max_new_tokens None is the largest output there is, else what
-    max_model_len leaves. Content ids: groups first, then user turns, then answers.
+    max_model_len leaves. num_outputs: of each request, all as long as its output.
+    beam_switch: what `BeamModel.switch` is, if they are beams. Content ids: groups first, then user
+    turns, then answers.
 
     Raises WorkloadError for a number that cannot be, as `output_limits` and `stream` do.
     """
     require_count("num_requests", num_requests)
+    require_count("num_outputs", num_outputs)
     limit = outputs.max_tokens if max_new_tokens is None else max_new_tokens
     drawn = _draw(num_requests, seed, unique, outputs, shared, sessions)
+    answer_ids = drawn.turn_ids[-1] + 1 + num_outputs * np.arange(num_requests, dtype=np.int64)
     num_sessions = int(drawn.session[-1]) + 1
     # One that max_model_len cuts is quoted by nobody.
     answer_tokens = drawn.output_tokens if limit is None else drawn.output_tokens.clip(max=limit)
+    said_ids = np.column_stack((drawn.turn_ids, answer_ids))
     said_tokens = np.column_stack((drawn.turn_tokens, answer_tokens))
     history = history_tokens(drawn.num_before, said_tokens.sum(axis=1))
     prompt_tokens = drawn.system_tokens + history + drawn.turn_tokens
 
     is_sent = (drawn.num_before == 0) | (prompt_tokens < max_model_len)
     notes = _note_ended(drawn.session[~is_sent], max_model_len)
-    drawn, said_tokens, prompt_tokens = (
-        _Drawn(*(column[is_sent] for column in drawn)),
-        said_tokens[is_sent],
-        prompt_tokens[is_sent],
+    drawn = _Drawn(*(column[is_sent] for column in drawn))
+    said_ids, said_tokens, prompt_tokens = (
+        column[is_sent] for column in (said_ids, said_tokens, prompt_tokens)
     )
     offsets, places = quotes(drawn.num_before)
-    ids = np.column_stack((drawn.turn_ids, drawn.turn_ids + num_requests)).ravel()[places]
-    tokens = said_tokens.ravel()[places]
+    ids, tokens = said_ids.ravel()[places], said_tokens.ravel()[places]
     if shared is not None:
         ids = np.insert(ids, offsets[:-1], drawn.group)
         tokens = np.insert(tokens, offsets[:-1], drawn.system_tokens)
@@ -92,7 +99,9 @@ def synthetic(
         segment_offsets=offsets,
         segment_ids=ids,
         segment_tokens=tokens,
-        answer_ids=drawn.turn_ids + num_requests,
+        answer_ids=said_ids[:, 1],
+        num_outputs=num_outputs,
+        beams=None if beam_switch is None else BeamModel(beam_switch, seed),
         **_waiting(sessions, drawn.num_before),
         notes=(*notes, *limits.notes),
     )

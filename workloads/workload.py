@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from workloads.arrivals import ClosedLoop
+from workloads.beams import BeamModel
 from workloads.content import AnswerTokens, SegmentPrompt
 from workloads.errors import WorkloadError
 
@@ -22,11 +23,13 @@ class Workload:
         that waits for an answer, when the first that it waits for comes.
     closed_loop: who sends the requests, in order, when arrival_ns is None.
     prompt_tokens: [n] length of the prompt.
-    output_tokens: [n] true length of the output, which no scheduler may read.
+    num_outputs: outputs of each request, all of one length.
+    beams: how they share ancestors, if a beam search finds them; None: they are parallel samples.
+    output_tokens: [n] true length of each of them, which no scheduler may read.
     max_new_tokens: [n] the output limit that the request states.
     segment_offsets: [n + 1] request i has segments segment_offsets[i] to [i + 1] - 1.
     segment_ids, segment_tokens: [all segments] content id and length of each.
-    answer_ids: [n] content id of the output.
+    answer_ids: [n] content id of the first output; those that follow belong to the others.
     previous: [n] the earlier request, of the same session, that must have been answered before it
         is sent; -1 for none. No two wait for the same. None: nobody waits.
     think_time_ns: [n] how long after that answer it is sent.
@@ -46,6 +49,8 @@ class Workload:
     answer_ids: Int64Column
     previous: Int64Column | None = None
     think_time_ns: Int64Column | None = None
+    num_outputs: int = 1
+    beams: BeamModel | None = None
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -84,12 +89,12 @@ class Workload:
         """The prompt of request i, from 0 to len - 1."""
         return WorkloadPrompt(self, i)
 
-    def segments(self, i: int) -> SegmentPrompt:
-        """The segments that make up the prompt of request i, followed by its answer."""
+    def segments(self, i: int, output: int = 0) -> SegmentPrompt:
+        """The segments that make up the prompt of request i, followed by one of its answers."""
         offsets, ids, tokens, answer_ids = self._views
         first, stop = offsets[i], offsets[i + 1]
         segments = list(zip(ids[first:stop].tolist(), tokens[first:stop].tolist(), strict=True))
-        return SegmentPrompt(segments, answer_ids[i])
+        return SegmentPrompt(segments, answer_ids[i] + output)
 
     @cached_property
     def _views(self) -> tuple["memoryview[int]", ...]:
@@ -97,9 +102,9 @@ class Workload:
         columns = (self.segment_offsets, self.segment_ids, self.segment_tokens, self.answer_ids)
         return tuple(np.ascontiguousarray(column).data.cast("B").cast("q") for column in columns)
 
-    def answer(self, i: int) -> AnswerTokens:
-        """The true output of request i, from 0 to len - 1."""
-        return AnswerTokens(int(self.answer_ids[i]), int(self.output_tokens[i]))
+    def answer(self, i: int, output: int = 0) -> AnswerTokens:
+        """A true output of request i, from 0 to len - 1."""
+        return AnswerTokens(int(self.answer_ids[i]) + output, int(self.output_tokens[i]))
 
     def _check_column(self, name: str, length: int, lowest: int) -> None:
         column: Int64Column = getattr(self, name)
@@ -145,11 +150,12 @@ class Workload:
 class WorkloadPrompt:
     """The prompt of one request of a workload. What it holds is looked up when it is asked for."""
 
-    __slots__ = ("_num_tokens", "_number", "_segments", "_workload")
+    __slots__ = ("_num_tokens", "_number", "_output", "_segments", "_workload")
 
-    def __init__(self, workload: Workload, number: int) -> None:
+    def __init__(self, workload: Workload, number: int, output: int = 0) -> None:
         self._workload = workload
         self._number = number
+        self._output = output
         self._num_tokens = int(workload.prompt_tokens[number])
         self._segments: SegmentPrompt | None = None
 
@@ -158,8 +164,12 @@ class WorkloadPrompt:
 
     def _content(self) -> SegmentPrompt:
         if self._segments is None:
-            self._segments = self._workload.segments(self._number)
+            self._segments = self._workload.segments(self._number, self._output)
         return self._segments
+
+    def for_output(self, index: int) -> "WorkloadPrompt":
+        """The same prompt followed by another of its answers."""
+        return WorkloadPrompt(self._workload, self._number, index)
 
     def token_ids(self, start: int, stop: int) -> list[int]:
         """See SegmentPrompt."""

@@ -10,17 +10,32 @@ import numpy as np
 import pandas as pd
 from pydantic import ConfigDict, Field
 
+from sim.reproduce.words import metric_words, value
 from sim.scenario.spec import Spec
+
+Range = Annotated[tuple[float, float], Field(strict=False)]  # a list, in a file
+
+
+class Measured(NamedTuple):
+    """The numbers of an outcome. published: from, to; the same twice for a single number."""
+
+    published: Range
+    ours: float
+    expected: Range
 
 
 class Outcome(NamedTuple):
-    """One line: published and ours in words, what is expected, and whether ours is."""
+    """One line: published and ours in words, what is expected, and whether ours is.
+
+    measured: None where it is no matter of one number.
+    """
 
     name: str
     published: str
     ours: str
     expected: str
     is_inside: bool
+    measured: Measured | None = None
 
 
 class _Check(Spec):
@@ -68,21 +83,13 @@ class Multiple(_Check):
     to: str
     at: Any
     published: float = Field(gt=0)
-    between: Annotated[list[float], Field(min_length=2, max_length=2)]
+    between: Range
 
     def _outcomes(self, values: pd.DataFrame) -> list[Outcome]:
         ours = _by_series(values, "ours").loc[self.at]
         multiple = float(ours[self.of] / ours[self.to])
-        low, high = self.between
-        return [
-            Outcome(
-                f"{self.of} / {self.to} at {self.at}",
-                f"{self.published:.3g}",
-                f"{multiple:.3g}",
-                f"{low:g} to {high:g}" if math.isfinite(high) else f"{low:g} at least",
-                low <= multiple <= high,
-            )
-        ]
+        name = f"{self.of} / {self.to} at {self.at}"
+        return [_between(name, (self.published,) * 2, multiple, self.between)]
 
 
 class Growing(_Check):
@@ -139,19 +146,18 @@ class Capacity(_Capacities):
 
 
 class CapacityRatio(_Capacities):
-    """That of one series by that of another; published: the range that was printed."""
+    """That of one series by that of another; published: from and to, as printed."""
 
     kind: Literal["capacity ratio"]
     of: str
     to: str
-    published: str
-    between: Annotated[list[float], Field(min_length=2, max_length=2)]
+    published: Range
+    between: Range
 
     def _outcomes(self, values: pd.DataFrame) -> list[Outcome]:
         ours = self._capacity(values, self.of) / self._capacity(values, self.to)
-        low, high = self.between
-        name, expected = f"capacity, {self.of} / {self.to}", f"{low:g} to {high:g}"
-        return [Outcome(name, self.published, f"{ours:.3g}", expected, low <= ours <= high)]
+        name = f"capacity, {self.of} / {self.to}"
+        return [_between(name, self.published, ours, self.between)]
 
 
 class CapacityOrder(_Capacities):
@@ -208,7 +214,7 @@ class Rising(_Check):
             wrong = [
                 f"{low} < {high}" for low, high in pairwise(self.series) if row[low] >= row[high]
             ]
-            name = f"{self.metric} at {at}"
+            name = f"order of {metric_words(self.metric)} at {at}"
             got = f"not {', '.join(wrong)}" if wrong else "the same"
             outcomes.append(Outcome(name, " < ".join(self.series), got, "the same", not wrong))
         return outcomes
@@ -219,24 +225,18 @@ class Line(_Check):
 
     kind: Literal["line"]
     first: float
-    begins: Annotated[list[float], Field(min_length=2, max_length=2)]
+    begins: Range
     within: float = Field(gt=0)
 
     def _outcomes(self, values: pd.DataFrame) -> list[Outcome]:
         full = values[values["at"] >= self.first]
         lines = {kind: np.polyfit(full["at"], full[kind], 1) for kind in ("published", "ours")}
         published, ours = (-line[1] / line[0] for line in lines.values())
-        low, high = self.begins
+        begins = f"where the line of {metric_words(self.metric)} begins"
         return [
-            Outcome(
-                f"where the line of {self.metric} begins",
-                f"{published:.0f}",
-                f"{ours:.0f}",
-                f"{low:g} to {high:g}",
-                bool(low <= ours <= high),
-            ),
+            _between(begins, (published, published), ours, self.begins, ".0f"),
             _within(
-                f"{self.metric} for each further one",
+                f"{metric_words(self.metric)} for each further one",
                 lines["published"][0],
                 lines["ours"][0],
                 self.within,
@@ -253,7 +253,7 @@ class Plateau(_Check):
 
     def _outcomes(self, values: pd.DataFrame) -> list[Outcome]:
         full = values[values["at"] >= self.first]
-        name = f"{self.metric} from {self.first:g} on"
+        name = f"{metric_words(self.metric)} from {self.first:g} on"
         return [_within(name, full["published"].mean(), full["ours"].mean(), self.within)]
 
 
@@ -267,11 +267,12 @@ class Below(_Check):
         rows = zip(values["at"], values["published"], values["ours"], strict=True)
         return [
             Outcome(
-                f"{self.metric} at {at}",
-                f"{published:.4g}",
-                f"{ours:.4g}",
-                f"below {self.limit:g}",
+                f"{metric_words(self.metric)} at {at}",
+                "" if math.isnan(published) else value(self.metric, published),
+                value(self.metric, ours),
+                f"below {value(self.metric, self.limit)}",
                 bool(ours < self.limit),
+                Measured((published, published), ours, (0.0, self.limit)),
             )
             for at, published, ours in rows
         ]
@@ -300,4 +301,18 @@ def _by_series(values: pd.DataFrame, kind: str) -> pd.DataFrame:
 
 def _within(name: str, published: float, ours: float, share: float) -> Outcome:
     is_inside = bool(abs(ours / published - 1) <= share)
-    return Outcome(name, f"{published:.3g}", f"{ours:.3g}", f"within {share:.0%}", is_inside)
+    expected = (published * (1 - share), published * (1 + share))
+    measured = Measured((published, published), ours, expected)
+    words = (f"{published:.3g}", f"{ours:.3g}", f"within {share:.0%}")
+    return Outcome(name, *words, is_inside, measured)
+
+
+def _between(
+    name: str, published: Range, ours: float, expected: Range, form: str = ".3g"
+) -> Outcome:
+    low, high = expected
+    asked = f"{low:g} to {high:g}" if math.isfinite(high) else f"{low:g} at least"
+    printed = " to ".join(dict.fromkeys(format(end, form) for end in published))
+    is_inside = bool(low <= ours <= high)
+    measured = Measured(published, ours, expected)
+    return Outcome(name, printed, format(ours, form), asked, is_inside, measured)

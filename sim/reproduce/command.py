@@ -1,7 +1,6 @@
 """What `kvsim reproduce` does: redraw published figures, print and write how near they are."""
 
 import json
-import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -52,19 +51,26 @@ def _run(
         task = progress.add_task(name, total=num_points(paper))
         results = run_paper(paper, folder, settings, lambda points: progress.advance(task, points))
     frame = as_frame(results)
-    outcomes = [outcome for check in paper.checks for outcome in check.outcomes(frame)]
-    return [result for result in results if not math.isnan(result.published)], outcomes
+    return results, [outcome for check in paper.checks for outcome in check.outcomes(frame)]
 
 
 def _write(
     folder: Path, name: str, paper: Paper, results: list[Result], outcomes: list[Outcome]
 ) -> None:
-    (folder / f"{name}.md").write_text(markdown(paper, name, results, outcomes), "utf-8")
-    if results:
-        from sim.plots import save  # matplotlib, slow to import
-        from sim.reproduce.figure import draw_ratios
+    from sim.plots.style import save  # matplotlib, slow to import
+    from sim.reproduce.curves import draw_curves
+    from sim.reproduce.figure import draw_ratios
 
-        save(draw_ratios(paper, results), folder / f"{name}.png")
+    drawn = {
+        f"{name}.png": ("ours by published", draw_ratios(paper, results, outcomes)),
+        f"{name}-curves.png": ("ours at each point", draw_curves(paper, results)),
+    }
+    figures = {}
+    for file, (words, figure) in drawn.items():
+        if figure:
+            save(figure, folder / file)
+            figures[file] = words
+    (folder / f"{name}.md").write_text(markdown(paper, results, outcomes, figures), "utf-8")
 
 
 def _as_data(
@@ -79,13 +85,16 @@ def _as_data(
                 "series": r.series.title,
                 "at": r.at,
                 "metric": r.metric,
-                "published": r.published,
+                "published": r.published if r.is_printed else None,
                 "ours": r.ours,
-                "error": r.error,
+                "error": r.error if r.is_printed else None,
                 "tolerance": None if r.is_inside is None else r.tolerance,
                 "is_inside": r.is_inside,
             }
             for r in results
         ],
-        "follows": [outcome._asdict() for outcome in outcomes],
+        "follows": [
+            {name: words for name, words in outcome._asdict().items() if name != "measured"}
+            for outcome in outcomes
+        ],
     }

@@ -1,38 +1,49 @@
 """What was reproduced, as tables for a terminal and in Markdown."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from rich.table import Table
 
 from sim.reproduce.checks import Outcome
 from sim.reproduce.paper import Paper
 from sim.reproduce.run import Result
+from sim.reproduce.words import metric_words, value
 
+_MUCH = 2  # from so large a relative error on it is said as times
 _VERDICTS = {True: "inside", False: "OUTSIDE", None: ""}
 _HEADINGS = ("series", "at", "metric", "published", "ours", "error", "tolerance", "")
+_OTHER_HEADINGS = ("series", "at", "metric, not printed", "ours")
 _CHECK_HEADINGS = ("what follows", "published", "ours", "expected", "")
 
 
 def tables(paper: Paper, results: list[Result], outcomes: list[Outcome]) -> list[Table]:
     """A line for each published value, and one for each thing that follows from several."""
     values = _table(paper.title, _HEADINGS, num_names=3)
-    for row in _value_rows(results):
+    printed = [result for result in results if result.is_printed]
+    for row in _value_rows(printed):
         values.add_row(*row)
-    follows = _table("" if results else paper.title, _CHECK_HEADINGS, num_names=1)
+    follows = _table("" if printed else paper.title, _CHECK_HEADINGS, num_names=1)
     for row in _outcome_rows(outcomes):
         follows.add_row(*row)
     return [table for table in (values, follows) if table.row_count]
 
 
-def markdown(paper: Paper, name: str, results: list[Result], outcomes: list[Outcome]) -> str:
-    """The same as a page. name: of the figure beside it."""
-    lines = [f"# {paper.title}", "", paper.source, "", count(results, outcomes), ""]
-    if results:
-        lines += [f"![ours by published]({name}.png)", ""]
-        lines += _pipes(_HEADINGS, _value_rows(results))
+def markdown(
+    paper: Paper, results: list[Result], outcomes: list[Outcome], figures: dict[str, str]
+) -> str:
+    """The same as a page, and ours where nothing was printed. figures: files -> what they show."""
+    parts = [f"# {paper.title}", paper.source, count(results, outcomes)]
+    parts += [f"![{words}]({file})" for file, words in figures.items()]
+    printed, others = (
+        [r for r in results if r.is_printed is is_printed] for is_printed in (True, False)
+    )
+    if printed:
+        parts.append(_pipes(_HEADINGS, _value_rows(printed)))
     if outcomes:
-        lines += ["", *_pipes(_CHECK_HEADINGS, _outcome_rows(outcomes))]
-    return "\n".join(lines) + "\n"
+        parts.append(_pipes(_CHECK_HEADINGS, _outcome_rows(outcomes)))
+    if others:
+        parts.append(_pipes(_OTHER_HEADINGS, _other_rows(others)))
+    return "\n\n".join(parts) + "\n"
 
 
 def count(results: list[Result], outcomes: list[Outcome]) -> str:
@@ -49,33 +60,36 @@ def _value_rows(results: list[Result]) -> Iterator[list[str]]:
         yield [
             r.series.title,
             str(r.at),
-            r.metric.removesuffix("_s") if not r.metric.endswith("_per_s") else r.metric,
+            metric_words(r.metric),
             value(r.metric, r.published),
             value(r.metric, r.ours),
-            _percent(r, r.error, "+.1f"),
+            _error(r),
             tolerance,
             verdict,
         ]
 
 
+def _other_rows(results: list[Result]) -> Iterator[list[str]]:
+    for r in results:
+        yield [r.series.title, str(r.at), metric_words(r.metric), value(r.metric, r.ours)]
+
+
 def _outcome_rows(outcomes: list[Outcome]) -> Iterator[list[str]]:
-    for name, published, ours, expected, is_inside in outcomes:
+    for name, published, ours, expected, is_inside, _ in outcomes:
         yield [name, published, ours, expected, _VERDICTS[is_inside]]
+
+
+def _error(result: Result) -> str:
+    """In percent, as times where that is much, or in points of a share."""
+    if not result.series.absolute and result.error > _MUCH:
+        return f"{1 + result.error:.2g} times"
+    return _percent(result, result.error, "+.1f" if abs(result.error) < 0.1 else "+.0f")
 
 
 def _percent(result: Result, error: float, form: str) -> str:
     """Percent of a value, or points of a share."""
     text = format(100 * error, form)
     return ("0" if text in ("+0.0", "-0.0") else text) + (" pt" if result.series.absolute else "%")
-
-
-def value(metric: str, number: float) -> str:
-    """A value of a metric with its unit."""
-    if metric.endswith("_share"):
-        return f"{number:.1%}"
-    if metric.endswith("_per_s") or not metric.endswith("_s"):
-        return f"{number:,.0f}" if number >= 1000 else f"{number:.3g}"
-    return f"{number:.3g} s" if number >= 1 else f"{number * 1000:.3g} ms"
 
 
 def _table(title: str, headings: tuple[str, ...], num_names: int) -> Table:
@@ -86,6 +100,6 @@ def _table(title: str, headings: tuple[str, ...], num_names: int) -> Table:
     return table
 
 
-def _pipes(headings: tuple[str, ...], rows: Iterator[list[str]]) -> list[str]:
+def _pipes(headings: tuple[str, ...], rows: Iterable[list[str]]) -> str:
     lines = [list(headings), ["---"] * len(headings), *rows]
-    return [f"| {' | '.join(cells)} |" for cells in lines]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)

@@ -30,6 +30,11 @@ class Result:
     tolerance: float
 
     @property
+    def is_printed(self) -> bool:
+        """Whether anything was published."""
+        return not math.isnan(self.published)
+
+    @property
     def error(self) -> float:
         """Relative to what was published, or the difference; see Series."""
         difference = self.ours - self.published
@@ -95,7 +100,8 @@ def steady(records: Records, first: int, last: int) -> dict[str, float]:
     metrics["output_tokens_per_s"] = num_tokens / span_s
     metrics["tokens_per_s"] = (num_tokens + int(counted["prompt_tokens"].sum())) / span_s
     latency_s = (counted["finished_ns"] - counted["arrival_ns"]) / 1e9
-    metrics["normalised_latency_s"] = float((latency_s / counted["output_tokens"]).mean())
+    output_tokens = counted["output_tokens"] / records.num_outputs
+    metrics["normalised_latency_s"] = float((latency_s / output_tokens).mean())
     metrics["in_flight"] = metrics["requests_per_s"] * metrics["e2e_mean_s"]
     metrics["awaited_share"] = metrics["tail_share"] + metrics["reserved_share"]
     outside = ("cached_share", "unusable_share", "free_share")

@@ -15,6 +15,8 @@ class DeploymentSpec(Spec):
     """How the model lies on the GPUs, and how much of their memory the KV cache gets.
 
     kv_cache_memory_bytes: of one GPU, instead of what gpu_memory_utilization leaves for it.
+    swap_bandwidth_bytes_per_s: between one GPU and its host, as `engine.preemption: swap` uses it.
+        25 GB/s are what is left of the 31.5 GB/s of PCIe 4.0 x16 in long copies.
     """
 
     tensor_parallel_size: int = Field(1, ge=1, le=1024)
@@ -23,6 +25,7 @@ class DeploymentSpec(Spec):
     kv_cache_dtype: Literal["auto", "float32", "float16", "bfloat16", "fp8"] = "auto"
     gpu_memory_utilization: float = Field(0.9, gt=0, le=1)
     kv_cache_memory_bytes: int | None = Field(None, ge=1)
+    swap_bandwidth_bytes_per_s: float = Field(25e9, ge=1e6, le=1e15)
 
 
 def _number_or_auto(value: Any) -> Any:

@@ -8,6 +8,8 @@ import workloads as w
 from sim.scenario.spec import LONGEST_S, MOST, Checked, OneOf, Spec
 from workloads.checks import LARGEST_COUNT
 
+LARGEST_N = 1000  # outputs of a prompt
+
 
 class UniformSpec(Checked):
     """Whole numbers from low to high, both included."""
@@ -160,10 +162,18 @@ class SessionsSpec(Spec):
         return w.Sessions(self.turns.build(), self.think_time_s)
 
 
+class BeamSearchSpec(Spec):
+    """switch: see `workloads.BeamModel`; of no consequence where the toy LM searches."""
+
+    switch: float = Field(1.0, ge=0, le=1)
+
+
 class WorkloadSpec(Spec):
     """Synthetic (requests, arrivals, prompts, outputs), or a trace (its first `requests`).
 
     sessions: synthetic requests are turns of conversations, which start when arrivals say.
+    n: outputs of each request, all as long as is drawn for the request: parallel samples or, with
+        `beam_search`, the beams of a search of this width.
     """
 
     SYNTHETIC: ClassVar = ("requests", "arrivals", "prompts", "outputs")
@@ -173,6 +183,8 @@ class WorkloadSpec(Spec):
     prompts: PromptsSpec | None = None
     outputs: Lengths | None = None
     sessions: SessionsSpec | None = None
+    n: int = Field(1, ge=1, le=LARGEST_N)
+    beam_search: BeamSearchSpec | None = None
     trace: str | None = None
     max_new_tokens: int | None = Field(None, ge=1, le=LARGEST_COUNT)
 
@@ -186,4 +198,9 @@ class WorkloadSpec(Spec):
         extra += ["sessions"] if self.sessions else []
         if self.trace is not None and extra:
             raise ValueError(f"either trace or {', '.join(extra)}, not both")
+        if self.n > 1 and (self.trace is not None or self.sessions):
+            name = "sessions" if self.sessions else "a trace"
+            raise ValueError(f"n: got {self.n} with {name}, expected 1")
+        if self.beam_search and self.n == 1:
+            raise ValueError("beam_search: expected n, the width of the search, to be 2 or more")
         return self

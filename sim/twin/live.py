@@ -184,12 +184,12 @@ class LiveReplica:
         """Compute a step, which begins now, and take its tokens."""
         engine, recorder, start_ns = self._engine, self._recorder, self._now_ns
         token_ids = engine.run(step)
-        usage = engine.usage()
+        usage, saved_slots = engine.usage(), engine.kv.num_saved_slots
         outputs = engine.commit(step, token_ids)
         now_ns = self._now_ns = self._clock.now_ns()
         before_ns, self._now_cpu_ns = self._now_cpu_ns, self._clock.cpu_ns()
         self.cpu_ns += self._now_cpu_ns - before_ns
-        recorder.ran(step, start_ns, now_ns, usage, queues)
+        recorder.ran(step, start_ns, now_ns, usage, saved_slots, queues)
         recorder.handed_out(outputs, now_ns)
         shape = (step.num_decodes, step.decode_context_tokens, step.prefills)
         self.timed_steps.append(TimedStep(*shape, self._has_idled, now_ns - start_ns))
@@ -211,7 +211,8 @@ class LiveReplica:
                 return True
         if not times_ns:
             return False
-        self._recorder.idles(self._engine.usage(), self._queues)
+        engine = self._engine
+        self._recorder.idles(engine.usage(), engine.kv.num_saved_slots, self._queues)
         self._clock.wait_until(min(times_ns))
         self.resume()
         self._has_idled = True

@@ -57,6 +57,7 @@ def assert_same(allocator: BlockAllocator, pool: NaivePool, num_blocks: int) -> 
     allocator.check(counts)
     assert {block_id: allocator.num_holders(block_id) for block_id in counts} == counts
     assert allocator.num_shared == sum(count > 1 for count in counts.values())
+    assert allocator.num_saved == sum(counts.values()) - len(counts)
     assert allocator.num_free == len(pool.queue)
     cached = {block_id for block_id in pool.queue if block_id in pool.published}
     assert allocator.num_cached == len(cached)
@@ -114,7 +115,7 @@ def test_block_of_another_holder_stays():
     allocator = BlockAllocator(3)
     table, _ = allocator.allocate(2)
     allocator.share([0])
-    assert (allocator.num_holders(0), allocator.num_shared) == (2, 1)
+    assert (allocator.num_holders(0), allocator.num_shared, allocator.num_saved) == (2, 1, 1)
     allocator.free(table, num_kept=1)
     allocator.check({0: 1})
     assert allocator.num_holders(0) == 1

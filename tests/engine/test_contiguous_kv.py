@@ -118,7 +118,7 @@ def test_run_larger_than_any_hole_is_refused_when_it_is_added():
         memory="contiguous", block_size=1, num_blocks=40, max_model_len=33, reservation="max"
     )
     engine = Engine(config, ReplayRunner({}), with_text=False)
-    expected = "new tokens need a run of 33 blocks, the largest of the pool has 32 of its 40"
+    expected = "new tokens need a run of 64 blocks, the pool of 40 has room for 0"
     with pytest.raises(RequestError, match=expected):
         engine.add_request(Request("a", TokenPrompt(list(range(6))), 20))
 

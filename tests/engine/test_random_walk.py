@@ -35,6 +35,12 @@ KINDS["prefill first"] = {
     "enable_chunked_prefill": False,
     "max_num_batched_tokens": 130,
 }
+SWAP = {"preemption": "swap", "enable_prefix_caching": False}
+KINDS |= {
+    "swap": SWAP | {"num_cpu_blocks": 1000},
+    "swap with little room": SWAP | {"num_cpu_blocks": 8},
+    "prefill first swap": SWAP | KINDS["prefill first"],
+}
 # Contiguous memory, once by each rule.
 RUN = {"memory": "contiguous", "enable_prefix_caching": False}
 KINDS |= {
@@ -78,13 +84,29 @@ def reference_output(prompt: list[int], max_new_tokens: int, max_model_len: int)
     return output
 
 
+def copy(
+    source: dict[tuple[int, int], list[int]],
+    target: dict[tuple[int, int], list[int]],
+    blocks: list[tuple[int, int]],
+) -> None:
+    """Copy whole blocks, (from, to) of each."""
+    for taken, given in blocks:
+        for block_id, offset in list(source):
+            if block_id == taken:
+                target[given, offset] = source[taken, offset]
+
+
 class PrefixRunner:
     """Keeps the prefix that ends at each slot, and reads it back through the block tables."""
 
     def __init__(self) -> None:
         self.pool: dict[tuple[int, int], list[int]] = {}
+        self.host: dict[tuple[int, int], list[int]] = {}
 
     def run(self, step: Step) -> list[int]:
+        copy(self.pool, self.host, step.moves.out)
+        copy(self.host, self.pool, step.moves.back)
+        copy(self.pool, self.pool, step.moves.within)
         for chunk in step.chunks:
             self._write(chunk.seq, chunk.start, chunk.start + chunk.num_tokens)
         for seq, start, num_tokens, _ in step.chunks:
@@ -253,10 +275,14 @@ class Walk:
         self.check_sharing()
 
     def check_sharing(self) -> None:
-        """Two positions share a slot only if the tokens up to them are equal.
+        """Two positions share a slot only if the tokens up to them are equal; what that saves.
 
         A token in flight is not known yet: its slot is nobody else's.
         """
+        tables = [seq.block_table.block_ids for seq in self.engine.scheduler.holders]
+        block_ids = [block_id for table in tables for block_id in table]
+        num_saved = len(block_ids) - len(set(block_ids))
+        assert self.engine.kv.num_saved_slots == num_saved * self.config.block_size
         holder_of: dict[tuple[int, int], object] = {}
         for seq in self.engine.scheduler.holders:
             known = seq.token_ids(0, seq.num_tokens)
@@ -309,7 +335,10 @@ class Walk:
 
     def check_step(self, step: Step) -> None:
         """Every chunk goes on where the last one ended, within the limits."""
+        self.counts["swapped out"] += bool(step.moves.out)
+        self.counts["swapped in"] += bool(step.moves.back)
         for seq in step.preempted:
+            assert seq.num_lost_tokens == self.num_computed[seq.request.request_id]
             self.num_computed[seq.request.request_id] = 0
             self.counts["preempted"] += 1
             self.counts["preempted with a token in flight"] += seq.num_stale
@@ -330,7 +359,7 @@ class Walk:
             self.counts["chunks that do not sample"] += not samples
         assert len(step.chunks) == len({chunk.seq for chunk in step.chunks})
         assert not {chunk.seq for chunk in step.chunks} & set(step.preempted)
-        if not self.config.mixed_batches and step.admitted:
+        if not self.config.mixed_batches and step.admitted and not step.moves.back:
             assert {chunk.seq for chunk in step.chunks} == {seq for seq, _ in step.admitted}
         self.check_limits(step)
         self.check_shape(step)
@@ -421,6 +450,7 @@ ASYNC_EVENTS = (*CONTINUOUS_EVENTS, "preempted with a token in flight")
         ("async", ASYNC_EVENTS),
         ("priority", CONTINUOUS_EVENTS),
         ("async priority", ASYNC_EVENTS),
+        ("swap", ("finished", "preempted", "swapped out", "swapped in")),
     ],
 )
 def test_walks_meet_everything_they_are_for(kind, events):

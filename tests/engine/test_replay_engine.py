@@ -32,6 +32,12 @@ KINDS["prefill first"] = {
     "enable_chunked_prefill": False,
     "max_num_batched_tokens": 130,
 }
+SWAP = {"preemption": "swap", "enable_prefix_caching": False}
+KINDS |= {
+    "swap": SWAP | {"num_cpu_blocks": 1000},
+    "swap with little room": SWAP | {"num_cpu_blocks": 8},
+    "prefill first swap": SWAP | KINDS["prefill first"],
+}
 # Contiguous memory, once by each rule.
 RUN = {"memory": "contiguous", "enable_prefix_caching": False}
 KINDS |= {
@@ -299,19 +305,26 @@ def shape(step: Step) -> tuple[object, ...]:
 
 def admissions(step: Step) -> list[tuple[object, ...]]:
     return [
-        (seq.request.request_id, num_cached, seq.num_cached_tokens, seq.prefix_misses)
+        (
+            seq.request.request_id,
+            num_cached,
+            seq.num_cached_tokens,
+            seq.prefix_misses,
+            seq.num_lost_tokens,
+        )
         for seq, num_cached in step.admitted
     ]
 
 
 def outline(engine: Engine | ReplayEngine) -> tuple[object, ...]:
-    """Who runs, who waits, the ledger, the free queue."""
+    """Who runs, who waits, the ledger, what sharing saves, the free queue."""
     scheduler, allocator = engine.scheduler, engine.kv._allocator
     if engine.config.memory == "contiguous":
         free: tuple[object, ...] = tuple(map(sorted, allocator._holes))
     else:
         free = (list(allocator._empty), list(allocator._cached))
-    return ids(list(scheduler.running)), ids(list(scheduler.waiting)), engine.usage(), free
+    books = (engine.usage(), engine.kv.num_saved_slots, free)
+    return ids(list(scheduler.running)), ids(list(scheduler.waiting)), *books
 
 
 def tables(engine: Engine | ReplayEngine) -> list[tuple[object, ...]]:

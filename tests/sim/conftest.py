@@ -67,6 +67,7 @@ def hand_made_workload(
     closed_loop: ClosedLoop | None = None,
     content_ids: list[int] | None = None,
     max_new_tokens: int | None = None,
+    num_outputs: int = 1,
 ) -> Workload:
     """Requests of (prompt, output) tokens, one segment each; equal content ids are equal text.
 
@@ -90,7 +91,8 @@ def hand_made_workload(
         segment_offsets=np.arange(num_requests + 1, dtype=np.int64),
         segment_ids=numbers if content_ids is None else np.array(content_ids, dtype=np.int64),
         segment_tokens=prompt_tokens,
-        answer_ids=numbers + 1000,
+        answer_ids=1000 + num_outputs * numbers,
+        num_outputs=num_outputs,
     )
 
 
@@ -111,7 +113,11 @@ def serve_workload(
     latency = latency or LinearLatency(step_s=0.01)
     if runner is not None:
         return served(workload, Engine(config, runner, with_text=False), latency)
-    answers = {i: workload.answer(i) for i in range(len(workload))}
+    answers = {
+        (i, output) if workload.num_outputs > 1 else i: workload.answer(i, output)
+        for i in range(len(workload))
+        for output in range(workload.num_outputs)
+    }
     stepwise = served(workload, Engine(config, ReplayRunner(answers), with_text=False), latency)
     records = served(
         workload, ReplayEngine(config, workload.output_tokens.tolist().__getitem__), latency
@@ -122,13 +128,19 @@ def serve_workload(
 
 def served(workload: Workload, engine: Engine | ReplayEngine, latency: LatencyModel) -> Records:
     """What comes of a workload that an engine serves to the end."""
-    recorder = Recorder(len(workload), engine.config.block_size, lambda _: None)
+    recorder = Recorder(
+        len(workload),
+        engine.config.block_size,
+        lambda _: None,
+        num_outputs=workload.num_outputs,
+    )
     env = simpy.Environment()
     replica = Replica(env, engine, latency, recorder)
 
     def make_request(i: int) -> Request:
         limit = int(workload.max_new_tokens[i])
-        return Request(i, workload.prompt(i), limit, SamplingParams(ignore_eos=True))
+        sampling = SamplingParams(n=workload.num_outputs, ignore_eos=True)
+        return Request(i, workload.prompt(i), limit, sampling)
 
     send(env, replica, workload, make_request)
     env.run()
@@ -143,7 +155,7 @@ def assert_equal(records: Records, others: Records) -> None:
     for name in ("itl_ns", "evicted_for_ns"):
         for column, other in zip(getattr(records, name), getattr(others, name), strict=True):
             assert column.tolist() == other.tolist(), name
-    for name in ("slot_ns", "notes", "first_refusal"):
+    for name in ("slot_ns", "saved_slot_ns", "notes", "first_refusal"):
         assert getattr(records, name) == getattr(others, name)
 
 

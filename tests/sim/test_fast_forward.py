@@ -14,6 +14,10 @@ from sim.simulate import simulate
 from workloads import ClosedLoop
 
 MS = 1_000_000
+COUNTS = (
+    *("preemptions", "recomputed_tokens", "restored_tokens"),
+    *("cached_tokens", "evicted_tokens"),
+)
 
 # Constant steps are a divisor or a multiple of many a gap between arrivals: times coincide.
 LATENCIES: list[dict[str, Any]] = [
@@ -43,6 +47,7 @@ SYSTEMS: list[dict[str, Any]] = [
         "enable_prefix_caching": False,
     },
     {"memory": "contiguous", "reservation": "pow2", "enable_prefix_caching": False},
+    {"preemption": "swap", "num_cpu_blocks": 30, "enable_prefix_caching": False},
     {
         "mixed_batches": False,
         "enable_chunked_prefill": False,
@@ -134,11 +139,19 @@ def random_scenario(seed: int) -> Scenario:
         workload["sessions"] = {"turns": turns, "think_time_s": rng.choice([0.0, 0.05, 0.1])}
     if rng.random() < 0.5:
         workload["max_new_tokens"] = rng.randint(5, 60)
+    # More than one output is refused in sessions, where batches are static or go by priority or
+    # prefix, and with TGI; beams where steps are asynchronous.
+    system = SYSTEMS[seed % len(SYSTEMS)]
+    has_one = {"batching", "policy", "max_batch_total_tokens", "sessions"}
+    if not has_one & {*system, *workload}:
+        workload["n"] = rng.choice([1, 1, 2, 4])
+        if workload["n"] > 1 and "async_scheduling" not in system and rng.random() < 0.5:
+            workload["beam_search"] = {"switch": rng.choice([0.3, 1.0])}
     scenario = {
         "name": "random",
         "seed": seed,
         "latency": LATENCIES[seed // len(SYSTEMS) % len(LATENCIES)],
-        "engine": random_engine(rng) | SYSTEMS[seed % len(SYSTEMS)],
+        "engine": random_engine(rng) | system,
         "workload": workload,
     }
     return Scenario.parse(scenario)
@@ -175,10 +188,8 @@ def test_random_scenarios_come_to_everything():
     for seed in range(0, 120, 2):
         requests = simulate(random_scenario(seed), "default").requests
         seen |= set(requests["finish_reason"])
-        seen |= {name for name in ("preemptions", "evicted_tokens") if requests[name].any()}
-        seen |= {"cached_tokens"} if requests["cached_tokens"].any() else set()
-    counts = {"preemptions", "cached_tokens", "evicted_tokens"}
-    assert seen == {"stop", "length", "refused"} | counts
+        seen |= {name for name in COUNTS if requests[name].any()}
+    assert seen == {"stop", "length", "refused", *COUNTS}
 
 
 # --- by hand: a step takes 10 ms, the first request has 100 tokens of output ---

@@ -12,7 +12,10 @@ from sim.records import Records
 from sim.scenario.deployed import build_config
 from sim.simulate import simulate
 
-COUNTS = ("preemptions", "cached_tokens", "partial_tokens", "unseen_tokens", "evicted_tokens")
+COUNTS = (
+    *("preemptions", "cached_tokens", "partial_tokens", "unseen_tokens", "evicted_tokens"),
+    *("recomputed_tokens", "restored_tokens"),
+)
 
 SYSTEMS = {
     "static": {"batching": "static"},
@@ -94,6 +97,13 @@ def test_integral_is_the_sum_over_the_rows_of_steps(records):
         assert slot_ns == sum(n * ns for n, ns in zip(slots, durations, strict=True)), name
 
 
+def test_integral_of_what_sharing_saves_is_the_sum_over_the_rows_of_steps(run):
+    config, records = run
+    saved, durations = records.steps["saved"].tolist(), records.steps["duration_ns"].tolist()
+    assert records.saved_slot_ns == sum(n * ns for n, ns in zip(saved, durations, strict=True))
+    assert (records.saved_slot_ns > 0) == config.enable_prefix_caching
+
+
 def test_integrals_add_up_to_the_pool_times_the_time(run):
     config, records = run
     assert sum(records.slot_ns) == config.num_slots * sum(records.steps["duration_ns"].tolist())
@@ -171,19 +181,29 @@ def test_gaps_between_tokens_add_up_to_the_decoding_times(records):
     assert gaps_ns @ counts == decoding_ns
 
 
-def test_every_token_was_computed_once_unless_preempted(run):
+def test_every_token_was_computed_once_and_again_what_preemptions_took(run):
     """Prompts less what was cached, and every output token but the last is fed back.
 
-    Asynchronous scheduling also feeds back what turns out to be the last.
+    Asynchronous scheduling also feeds back what turns out to be the last. With sharing a preempted
+    request may find more than it had computed.
     """
     config, records = run
     done = finished(records)
     needed = (done["prompt_tokens"] - done["cached_tokens"] + done["output_tokens"] - 1).sum()
     too_much = records.steps[["decodes", "prefill_tokens"]].sum(axis=None) - needed
-    assert too_much >= 0
-    if not done["preemptions"].any():
-        num_stops = (done["finish_reason"] == "stop").sum()
-        assert too_much <= (num_stops if config.async_scheduling else 0)
+    too_much -= done["recomputed_tokens"].sum()
+    num_stops = (done["finish_reason"] == "stop").sum() if config.async_scheduling else 0
+    assert too_much <= num_stops
+    assert too_much >= 0 or config.enable_prefix_caching
+
+
+def test_only_preemptions_take_what_was_computed(run):
+    """And only the prefix cache gives it back."""
+    config, records = run
+    requests = records.requests
+    lost = requests["recomputed_tokens"] + requests["restored_tokens"]
+    assert (lost[requests["preemptions"] == 0] == 0).all()
+    assert config.enable_prefix_caching or not requests["restored_tokens"].any()
 
 
 def test_every_token_asked_of_the_prefix_cache_is_a_hit_or_a_miss_for_one_reason(run):

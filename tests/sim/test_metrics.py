@@ -13,6 +13,7 @@ from sim.records import Distribution, Records
 
 MS = 1_000_000
 PREFIX = ("queried", "cached", "partial", "unseen", "evicted")
+LOST = ("recomputed", "restored")
 
 
 def distribution(counts: dict[int, int]) -> Distribution:
@@ -22,20 +23,23 @@ def distribution(counts: dict[int, int]) -> Distribution:
 
 def hand_made(rows: list[tuple], **changed: Any) -> Records:
     """rows: arrival, admitted, first and last token in ms; prompt, output, preemptions, reason; and
-    what the prefix cache had: queried, cached, partial, unseen, evicted.
+    what the prefix cache had: queried, cached, partial, unseen, evicted; perhaps what preemptions
+    took: recomputed, restored.
     """
     time_names = ["arrival_ns", "admitted_ns", "first_token_ns", "finished_ns"]
     count_names = ["prompt_tokens", "output_tokens", "preemptions"]
-    prefix_names = [f"{name}_tokens" for name in PREFIX]
-    columns = [*time_names, *count_names, "finish_reason", *prefix_names]
-    requests = pd.DataFrame([(*row[:8], *row[8]) for row in rows], columns=columns)
+    token_names = [f"{name}_tokens" for name in (*PREFIX, *LOST)]
+    columns = [*time_names, *count_names, "finish_reason", *token_names]
+    cells = [(*row[:8], *row[8], *(row[9] if len(row) > 9 else (0, 0))) for row in rows]
+    requests = pd.DataFrame(cells, columns=columns)
     for name in time_names:
         requests[name] = requests[name].astype("Int64") * MS
     nothing = {
-        "steps": pd.DataFrame({"steps": []}),
+        "steps": pd.DataFrame({"steps": [], "duration_ns": []}),
         "itl_ns": distribution({}),
         "evicted_for_ns": distribution({}),
         "slot_ns": KVUsage(0, 0, 0, 0, 0, 0, 0),
+        "saved_slot_ns": 0,
     }
     return Records(requests=requests, **nothing | changed)
 
@@ -45,7 +49,7 @@ def summary():
     """Three requests that end, one with a single token, and one that is refused."""
     records = hand_made(
         [
-            (0, 0, 100, 400, 10, 4, 2, "stop", (10, 4, 2, 4, 0)),
+            (0, 0, 100, 400, 10, 4, 2, "stop", (10, 4, 2, 4, 0), (7, 5)),
             (50, 100, 200, 200, 20, 1, 0, "length", (20, 0, 4, 0, 16)),
             (60, 200, 500, 1000, 10, 3, 0, "stop", (10, 8, 2, 0, 0)),
             (70, None, None, None, 99, 0, 0, "refused", (0, 0, 0, 0, 0)),
@@ -55,7 +59,8 @@ def summary():
         slot_ns=KVUsage(
             live=300, tail=100, reserved=60, over_reserved=40, cached=200, unusable=0, free=300
         ),
-        steps=pd.DataFrame({"steps": [1, 0, 1, 1, 0]}),
+        saved_slot_ns=125,
+        steps=pd.DataFrame({"steps": [1, 0, 1, 1, 0], "duration_ns": [3, 1, 1, 2, 3]}),
     )
     return summarise(records)
 
@@ -86,6 +91,12 @@ def test_time_per_output_token_leaves_out_single_tokens(summary):
     assert parts(summary, "tpot") == pytest.approx([0.175, 0.100, 0.250, 0.250])
 
 
+def test_time_per_output_token_of_several_outputs_is_that_of_each():
+    """Two outputs of three tokens side by side: 200 ms over two gaps."""
+    rows = [(0, 0, 100, 300, 10, 6, 0, "stop", (0, 0, 0, 0, 0))]
+    assert summarise(hand_made(rows, num_outputs=2))["tpot_mean_s"] == pytest.approx(0.1)
+
+
 def test_inter_token_latency_is_over_gaps_not_requests(summary):
     """50, 100, 150, 250, 250 ms."""
     assert parts(summary, "itl") == pytest.approx([0.160, 0.150, 0.250, 0.250])
@@ -114,6 +125,12 @@ def test_prefix_misses_by_reason(summary):
     assert [summary[f"prefix_miss_{reason}_tokens"] for reason in reasons] == [8, 4, 16]
 
 
+def test_tokens_that_preemptions_took_are_recomputed_or_restored(summary):
+    """Of the first request, which was preempted twice."""
+    assert summary["preempted_recomputed_tokens"] == 7
+    assert summary["preempted_restored_tokens"] == 5
+
+
 def test_time_since_eviction_is_a_mean_over_blocks(summary):
     """3 of 100 ms and one of 500 ms."""
     assert summary["prefix_evicted_for_mean_s"] == pytest.approx(0.2)
@@ -133,6 +150,12 @@ def test_memory_shares(summary):
         "unusable": 0.0,
         "free": 0.3,
     }
+
+
+def test_sharing_saves_a_share_of_what_would_be_held_without(summary):
+    """125 beside 500 held, over 10 ns: the ratio of the means, not the mean of ratios."""
+    assert summary["saved_share"] == 0.2
+    assert summary["saved_slots_mean"] == 12.5
 
 
 def test_single_tokens_alone_have_no_time_per_token():

@@ -143,6 +143,7 @@ def test_preempted_request_is_computed_again(new_workload, serve):
     records = serve(new_workload((4, 5), (4, 5), arrival_ms=[0, 0]), num_blocks=3)
     assert stamps(records) == [(0, 0, 10, 50), (0, 0, 10, 90)]
     assert records.requests["preemptions"].tolist() == [0, 1]
+    assert records.requests["recomputed_tokens"].tolist() == [0, 4]  # the fifth is computed first
     assert steps(records) == [
         (0, 10, 0, 8, 2, 0),
         (10, 10, 1, 0, 1, 1),
@@ -408,6 +409,52 @@ def test_throughput_of_a_run_by_hand(worked_example):
     assert worked_example["steps"] == 6
 
 
+def test_prefix_cache_gives_back_what_a_preemption_took(new_workload, serve):
+    """As above with sharing: the full block of its prompt is cached until it comes back at 50.
+
+    So its fifth token is a decode, and none of the first four is computed again.
+    """
+    records = serve(
+        new_workload((4, 5), (4, 5), arrival_ms=[0, 0]), num_blocks=3, enable_prefix_caching=True
+    )
+    assert stamps(records) == [(0, 0, 10, 50), (0, 0, 10, 90)]
+    assert records.requests["recomputed_tokens"].tolist() == [0, 0]
+    assert records.requests["restored_tokens"].tolist() == [0, 4]
+    assert steps(records)[5] == (50, 10, 1, 0, 1, 0)
+
+
+def test_preemption_in_the_midst_of_a_prompt_takes_what_was_computed_of_it(new_workload, serve):
+    """Four blocks of 4, 8 tokens a step. The first, of 7 + 6 tokens, takes two blocks at 0, and a
+    third at 20, for its ninth.
+
+    The second, of 12, has 1 token of the first step and 7 of the second, which fill two blocks. At
+    20 the first finds none: the second gives its 8 up. At 60 the first has ended, and 8 are
+    computed again, then the other 4.
+    """
+    workload = new_workload((7, 6), (12, 1), arrival_ms=[0, 0])
+    records = serve(workload, num_blocks=4, max_num_batched_tokens=8, reserve_full_isl=False)
+    assert stamps(records) == [(0, 0, 10, 60), (0, 0, 80, 80)]
+    assert records.requests["preemptions"].tolist() == [0, 1]
+    assert records.requests["recomputed_tokens"].tolist() == [0, 8]
+    assert [row[2:4] for row in steps(records)][6:] == [(0, 8), (0, 4)]
+
+
+def test_slots_that_sharing_saves_by_hand(new_workload, serve):
+    """Two equal prompts of 8 at once share their first block of 4; the last one must be computed.
+
+    They hold 3 blocks instead of 4 at first, and 5 instead of 6 when the ninth token of each is
+    there: 4 slots of 16, then of 24.
+    """
+    workload = new_workload((8, 2), (8, 2), arrival_ms=[0, 0], content_ids=[1, 1])
+    records = serve(workload, enable_prefix_caching=True)
+    assert stamps(records) == [(0, 0, 10, 20)] * 2
+    assert records.steps["saved"].tolist() == [4, 4]
+    assert records.saved_slot_ns == 4 * 20 * MS
+    summary = summarise(records)
+    assert summary["saved_slots_mean"] == 4
+    assert summary["saved_share"] == (4 + 4) / (16 + 24)
+
+
 def test_memory_metrics_of_a_run_by_hand(worked_example):
     """Of 256 slots: 4 live at a prompt; then a second block of 4 of which 1, then 2 are filled.
 
@@ -451,3 +498,32 @@ def test_asynchronous_scheduling_costs_an_arrival_one_step(
     records = serve(workload, async_scheduling=async_scheduling)
     assert stamps(records)[0][2] == 10
     assert stamps(records)[1][2] == first_token_ms
+
+
+def test_a_request_ends_with_the_last_of_its_outputs(new_workload, serve):
+    """A prompt of 6 and two outputs of 3, with room for 2 blocks of 4 and one more.
+
+    The outputs get their first token together after 10 ms; the second block is copied then, and
+    nobody is in the way of anybody: the last come after 30 ms, and each of the four gaps is 10 ms.
+    """
+    workload = new_workload((6, 3), arrival_ms=[0], num_outputs=2)
+    records = serve(workload, num_blocks=3)
+    [request] = records.requests.to_dict("records")
+    assert request["first_token_ns"] == 10 * MS
+    assert request["finished_ns"] == 30 * MS
+    assert request["output_tokens"] == 6
+    values, counts = records.itl_ns
+    assert (values.tolist(), counts.tolist()) == ([10 * MS], [4])
+
+
+def test_outputs_that_find_no_room_come_later(new_workload, serve):
+    """The same with outputs of 5, which take 4 blocks: the second starts over when the first ends.
+
+    It has 3 tokens by then (6 + 2 fill both blocks) and computes its prompt and these anew.
+    """
+    workload = new_workload((6, 5), arrival_ms=[0], num_outputs=2)
+    records = serve(workload, num_blocks=3)
+    [request] = records.requests.to_dict("records")
+    assert request["preemptions"] == 1
+    assert request["output_tokens"] == 10
+    assert request["finished_ns"] == 70 * MS

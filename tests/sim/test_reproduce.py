@@ -15,6 +15,7 @@ from sim.reproduce.checks import (
     CapacityRatio,
     Growing,
     Line,
+    Measured,
     Multiple,
     Order,
     Outcome,
@@ -22,6 +23,7 @@ from sim.reproduce.checks import (
     Ratio,
     Rising,
 )
+from sim.reproduce.figure import draw_ratios
 from sim.reproduce.paper import Paper, Series, load_papers
 from sim.reproduce.run import Result, as_frame, run_paper, steady
 from sim.scenario import Scenario
@@ -123,16 +125,28 @@ def test_command_prints_values_and_what_follows_and_leaves_a_page_and_a_figure(k
     done = kvsim("reproduce", "--scenarios", "published", "--out", "pages")
     assert done.returncode == 0, done.stderr
     lines = [line.split() for line in done.stdout.splitlines()]
-    assert ["ours", "short", "tpot_mean", "100", "ms", "100", "ms", "0%", "1%", "inside"] in lines
+    assert [
+        "ours",
+        "short",
+        "TPOT",
+        "mean",
+        "100",
+        "ms",
+        "100",
+        "ms",
+        "0%",
+        "1%",
+        "inside",
+    ] in lines
     assert [
         "ours",
         "long",
-        "tpot_mean",
+        *("TPOT", "mean"),
         "125",
         "ms",
         "100",
         "ms",
-        "-20.0%",
+        "-20%",
         "10%",
         "OUTSIDE",
     ] in lines
@@ -140,14 +154,33 @@ def test_command_prints_values_and_what_follows_and_leaves_a_page_and_a_figure(k
     left = {path.name for path in (kvsim.folder / "pages").iterdir()}
     assert left == {"mine.md", "mine.png", "reproduced.json"}
     page = (kvsim.folder / "pages" / "mine.md").read_text()
-    assert "| ours | long | tpot_mean | 125 ms | 100 ms | -20.0% | 10% | OUTSIDE |" in page
+    assert "| ours | long | TPOT mean | 125 ms | 100 ms | -20% | 10% | OUTSIDE |" in page
+
+
+def test_what_was_never_printed_becomes_lines_and_a_table_of_ours(kvsim, published):
+    path = published / "mine.toml"
+    text = path.read_text().replace("0.1, 0.125", "nan, nan").replace("nan, 1.0", "nan, nan")
+    path.write_text(text)
+    done = kvsim("reproduce", "--scenarios", "published", "--out", "pages")
+    assert done.returncode == 0, done.stderr
+    left = {path.name for path in (kvsim.folder / "pages").iterdir()}
+    assert left == {"mine.md", "mine-curves.png", "reproduced.json"}
+    page = (kvsim.folder / "pages" / "mine.md").read_text()
+    assert "| ours | long | TPOT mean | 100 ms |" in page
+    assert "| TPOT mean at long |  | 0 | below 1 | inside |" in page
+    assert "nan" not in page + done.stdout
 
 
 def test_command_prints_json(kvsim, published):
     done = kvsim("reproduce", "mine", "--scenarios", "published", "--json")
     (paper,) = json.loads(done.stdout)
-    assert [v["is_inside"] for v in paper["values"]] == [True, False, None]
-    assert [v["tolerance"] for v in paper["values"]] == [0.01, 0.1, None]
+    columns = ("published", "is_inside", "tolerance")
+    assert [tuple(v[name] for name in columns) for v in paper["values"]] == [
+        (0.1, True, 0.01),
+        (None, None, None),
+        (0.125, False, 0.1),
+        (1.0, None, None),
+    ]
     assert paper["follows"][0]["expected"] == "below 1"
 
 
@@ -263,6 +296,35 @@ def frame(*rows: tuple) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["series", "at", "metric", "published", "ours"])
 
 
+def test_figure_has_numbers_by_what_was_published():
+    """0.25 by 0.2, of which 0.1 to 0.3 is inside; 3 by 4, of which 2.5 at least is expected; and
+
+    6 by 4 to 16, whose middle is 8. An order is no number, and what is far off is at the edge.
+    """
+    values = [result(0.2, 0.25, 0.1, absolute=True)]
+    outcomes = [
+        Outcome("y / x", "4", "3", "2.5 at least", True, Measured((4, 4), 3, (2.5, math.inf))),
+        Outcome("order", "x < y", "the same", "the same", True),
+        Outcome("far", "4 to 16", "6", "20 to 24", False, Measured((4, 16), 6, (20, 24))),
+        Outcome("far", "1", "50", "0.5 to 2", False, Measured((1, 1), 50, (0.5, 2))),
+    ]
+    figure = draw_ratios(PAPERS["mlperf-4.1"], values, outcomes)
+    assert figure
+    axes = figure.axes[0]
+    dots = {"o": [], ">": []}
+    for line in axes.lines:
+        if line.get_marker() in dots:
+            dots[line.get_marker()] += list(line.get_xdata())
+    assert dots == {"o": pytest.approx([1.25, 0.75, 0.75]), ">": [10]}
+    ends = [(bar.get_x(), bar.get_x() + bar.get_width()) for bar in axes.patches]
+    high = axes.get_xlim()[1]
+    expected = [(0.5, 1.5), (2.5 / 4, high), (2.5, 3), (0.5, 2)]
+    assert ends == [pytest.approx(pair) for pair in expected]
+    assert high > 10
+    (published,) = [line for line in axes.lines if line.get_linewidth() == 2.5]
+    assert list(published.get_xdata()) == [0.5, 2]
+
+
 COLUMNS = frame(
     *(
         (gpu, at, "rate", published, ours)
@@ -295,7 +357,8 @@ def test_multiples_are_asked_for_in_a_range_and_whether_they_grow():
     about = {"metric": "m", "of": "y", "to": "x"}
     third = {"kind": "multiple", "at": "q", "published": 4, **about}
     (narrow,) = Multiple(between=[2.5, 2.9], **third).outcomes(rows)
-    assert narrow == Outcome("y / x at q", "4", "3", "2.5 to 2.9", is_inside=False)
+    numbers = Measured((4, 4), 3, (2.5, 2.9))
+    assert narrow == Outcome("y / x at q", "4", "3", "2.5 to 2.9", False, numbers)
     (wide,) = Multiple(between=[2.5, math.inf], **third).outcomes(rows)
     assert (wide.expected, wide.is_inside) == ("2.5 at least", True)
     (growing,) = Growing(kind="growing", **about).outcomes(rows)
@@ -314,9 +377,9 @@ def test_capacities_are_where_a_limit_is_reached():
     (x,) = Capacity(kind="capacity", series="x", published=1.5, within=0.2, **about).outcomes(rows)
     assert (x.ours, x.is_inside) == ("1.38", True)
     (ratio,) = CapacityRatio(
-        kind="capacity ratio", of="y", to="x", published="4", between=[3.6, 3.7], **about
+        kind="capacity ratio", of="y", to="x", published=[3, 4], between=[3.6, 3.7], **about
     ).outcomes(rows)
-    assert (ratio.ours, ratio.is_inside) == ("3.64", True)
+    assert (ratio.published, ratio.ours, ratio.is_inside) == ("3 to 4", "3.64", True)
     order, wrong = (
         CapacityOrder(kind="capacity order", series=series, **about).outcomes(rows)[0]
         for series in (["x", "y"], ["x", "z"])

@@ -177,6 +177,11 @@ def test_mistakes_are_named(tmp_path, line, message):
         load_scenario(path)
 
 
+def test_session_goes_on_with_one_output(new_scenario):
+    with pytest.raises(ValueError, match="n: got 2 with sessions, expected 1"):
+        new_scenario(workload=CONVERSATIONS | {"n": 2})
+
+
 def test_trace_has_no_sessions(tmp_path):
     path = tmp_path / "s.yaml"
     path.write_text("name: s\nworkload: {trace: t.csv, sessions: {turns: 2}}\n")

@@ -12,7 +12,7 @@ from sim.ledger import UsageArrays
 from sim.step_table import StepRows, StepTable
 
 SUMMED = ["duration_ns", "steps", "decodes", "prefill_tokens", "preempted"]
-AVERAGED = ["running", "waiting", *KVUsage._fields]
+AVERAGED = ["running", "waiting", *KVUsage._fields, "saved"]
 COLUMNS = ["start_ns", *SUMMED, *AVERAGED]
 
 Rows = list[dict[str, int]]

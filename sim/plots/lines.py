@@ -1,0 +1,124 @@
+"""What requests got, as lines: against what was swept, or over the requests of a run."""
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
+
+from sim.experiment import Result
+from sim.metrics import half_width_95
+from sim.plots.style import (
+    SECONDS,
+    SMALL,
+    SYSTEM_COLOURS,
+    SYSTEM_DASHES,
+    SYSTEM_MARKERS,
+    label_seconds,
+    legend,
+    note_runs,
+    point_in_words,
+    tidy,
+    words,
+)
+
+_MOST_TICKS = 10  # more values than this get ticks of their own choosing
+
+
+def throughput(summary: pd.DataFrame, key: str) -> Figure:
+    """Output tokens per second against what was swept."""
+    figure = Figure(figsize=(7, 4.2), layout="constrained")
+    axes = figure.add_subplot()
+    _draw_lines(axes, summary, key, "output_tokens_per_s")
+    axes.set_ylabel("output tokens per second")
+    axes.set_ylim(bottom=0)
+    axes.set_title(f"Throughput against {words(key)}", loc="left")
+    legend(figure)
+    note_runs(figure, summary)
+    return figure
+
+
+def latency(summary: pd.DataFrame, key: str) -> Figure:
+    """TTFT and TPOT against what was swept."""
+    figure = Figure(figsize=(10, 4.2), layout="constrained")
+    panels = {"ttft": "Time to first token", "tpot": "Time per output token"}
+    for axes, (metric, title) in zip(figure.subplots(1, 2), panels.items(), strict=True):
+        _draw_lines(axes, summary, key, f"{metric}_p99_s", line_style=":", with_label=False)
+        _draw_lines(axes, summary, key, f"{metric}_p50_s")
+        if metric == "ttft":
+            axes.set_yscale("log")
+            label_seconds(axes.yaxis)
+        else:
+            axes.set_ylim(bottom=0)
+            axes.yaxis.set_major_formatter(SECONDS)
+        axes.set_title(f"{title}: p50 (solid), p99 (dotted)", loc="left")
+    legend(figure)
+    note_runs(figure, summary)
+    return figure
+
+
+def _draw_lines(
+    axes: Axes,
+    summary: pd.DataFrame,
+    key: str,
+    metric: str,
+    *,
+    line_style: str = "-",
+    with_label: bool = True,
+) -> None:
+    """Mean over the seeds against the key, one line a system, with 95 % confidence intervals."""
+    for number, (system, rows) in enumerate(summary.groupby("system", sort=False)):
+        groups = rows.groupby(key, dropna=False)[metric]
+        half_widths = groups.apply(lambda values: half_width_95(values.to_numpy()))
+        has_intervals = half_widths.notna().any()
+        axes.errorbar(
+            groups.mean().index,
+            groups.mean(),
+            yerr=half_widths if has_intervals else None,
+            label=str(system) if with_label else None,
+            color=SYSTEM_COLOURS[number % len(SYSTEM_COLOURS)],
+            marker=SYSTEM_MARKERS[number % len(SYSTEM_MARKERS)],
+            linestyle=line_style,
+            markersize=5,
+            capsize=3,
+        )
+    _set_swept_axis(axes, summary, key)
+    tidy(axes)
+
+
+def _set_swept_axis(axes: Axes, summary: pd.DataFrame, key: str) -> None:
+    values = sorted(summary[key].unique())
+    if values[0] > 0 and values[-1] / values[0] >= 8:
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.xaxis.set_major_formatter("{x:g}")
+    if len(values) <= _MOST_TICKS:
+        axes.set_xticks(values, [f"{value:.4g}" for value in values])
+    axes.set_xlabel(words(key))
+
+
+def latency_distribution(results: list[Result]) -> Figure:
+    """TTFT and end-to-end latency over the requests, a line for each system."""
+    figure = Figure(figsize=(10, 4.2), layout="constrained")
+    panels = {"first_token_ns": "Time to first token", "finished_ns": "End-to-end latency"}
+    for axes, (column, title) in zip(figure.subplots(1, 2), panels.items(), strict=True):
+        for number, result in enumerate(results):
+            finished = result.records.requests.dropna(subset="finished_ns")
+            if finished.empty:
+                continue
+            seconds = (finished[column] - finished["arrival_ns"]).to_numpy(np.float64) / 1e9
+            axes.ecdf(
+                seconds,
+                label=result.job.system,
+                color=SYSTEM_COLOURS[number % len(SYSTEM_COLOURS)],
+                linestyle=SYSTEM_DASHES[number // len(SYSTEM_COLOURS) % len(SYSTEM_DASHES)],
+            )
+        axes.set_xscale("log")
+        label_seconds(axes.xaxis)
+        axes.set_title(title, loc="left")
+        axes.set_ylabel("share of requests")
+        tidy(axes)
+    if len(results) > 1:
+        legend(figure)
+    figure.supxlabel(point_in_words(results[0]), x=0.99, ha="right", **SMALL)
+    return figure

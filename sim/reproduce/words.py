@@ -1,0 +1,24 @@
+"""Metrics and their values as a reader wants them."""
+
+_ABBREVIATIONS = ("ttft", "tpot", "itl", "e2e")
+
+
+def metric_words(metric: str) -> str:
+    """The name of a metric, without a unit that its values have.
+
+    >>> metric_words("ttft_mean_s"), metric_words("output_tokens_per_s")
+    ('TTFT mean', 'output tokens/s')
+    """
+    if not metric.endswith("_per_s"):
+        metric = metric.removesuffix("_s")
+    parts = metric.replace("_per_s", "/s").split("_")
+    return " ".join(part.upper() if part in _ABBREVIATIONS else part for part in parts)
+
+
+def value(metric: str, number: float) -> str:
+    """A value of a metric with its unit."""
+    if metric.endswith("_share"):
+        return f"{number:.1%}"
+    if metric.endswith("_per_s") or not metric.endswith("_s"):
+        return f"{number:,.0f}" if number >= 1000 else f"{number:.3g}"
+    return f"{number:.3g} s" if number >= 1 else f"{number * 1000:.3g} ms"

@@ -74,7 +74,7 @@ class Ratio(_Check):
 
 
 class Multiple(_Check):
-    """How many times one series is another at a point; published: what was printed of that."""
+    """How many times one series is another at a point; published: what was printed, if it was."""
 
     model_config = ConfigDict(allow_inf_nan=True)
 
@@ -82,14 +82,17 @@ class Multiple(_Check):
     of: str
     to: str
     at: Any
-    published: float = Field(gt=0)
+    published: float | None = Field(None, gt=0)
     between: Range
 
     def _outcomes(self, values: pd.DataFrame) -> list[Outcome]:
         ours = _by_series(values, "ours").loc[self.at]
         multiple = float(ours[self.of] / ours[self.to])
         name = f"{self.of} / {self.to} at {self.at}"
-        return [_between(name, (self.published,) * 2, multiple, self.between)]
+        outcome = _between(name, (self.published or 1,) * 2, multiple, self.between)
+        if self.published is None:
+            outcome = outcome._replace(published="", measured=None)
+        return [outcome]
 
 
 class Growing(_Check):

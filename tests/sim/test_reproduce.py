@@ -361,6 +361,8 @@ def test_multiples_are_asked_for_in_a_range_and_whether_they_grow():
     assert narrow == Outcome("y / x at q", "4", "3", "2.5 to 2.9", False, numbers)
     (wide,) = Multiple(between=[2.5, math.inf], **third).outcomes(rows)
     assert (wide.expected, wide.is_inside) == ("2.5 at least", True)
+    (ours_alone,) = Multiple(between=[1, 4], **third | {"published": None}).outcomes(rows)
+    assert ours_alone == Outcome("y / x at q", "", "3", "1 to 4", True)
     (growing,) = Growing(kind="growing", **about).outcomes(rows)
     assert (growing.ours, growing.is_inside) == ("2, 3", True)
     (falling,) = Growing(kind="growing", metric="m", of="x", to="y").outcomes(rows)

@@ -15,7 +15,13 @@ from engine.request import (
     TokenOutput,
     TokenPrompt,
 )
-from engine.runners import ReplayRunner, Runner, ScriptedLengthRunner, ToyLMRunner
+from engine.runners import (
+    ReplayRunner,
+    Runner,
+    ScriptedLengthRunner,
+    TeacherForcingRunner,
+    ToyLMRunner,
+)
 from engine.scheduler import Chunk, Scheduler, Step
 from engine.transformer import Transformer, TransformerConfig
 
@@ -40,6 +46,7 @@ __all__ = [
     "Sequence",
     "Status",
     "Step",
+    "TeacherForcingRunner",
     "TokenOutput",
     "TokenPrompt",
     "ToyLMRunner",

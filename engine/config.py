@@ -1,4 +1,5 @@
-"""Settings of an engine. Names and meanings follow vLLM's where vLLM has the setting."""
+"""Settings of an engine. Names and meanings are those of the server that has the setting: vLLM's
+where vLLM has it."""
 
 import re
 from dataclasses import dataclass, fields
@@ -6,13 +7,14 @@ from dataclasses import dataclass, fields
 from engine.eviction import EVICTION
 
 BATCHING = ("static", "continuous")
-POLICIES = ("fcfs", "priority")
+POLICIES = ("fcfs", "priority", "lpm")
 PREEMPTIONS = ("recompute", "swap")
 PADDINGS = ("none", "batch", "limit")
 MEMORY = ("paged", "contiguous")
 ORACLES = ("pow2", "exact")  # reservations that know the output
 RESERVATIONS = ("max", "limit", *ORACLES)
 KV_ROLES = ("kv_both", "kv_producer", "kv_consumer")
+CAN_BE_0 = ("long_prefill_token_threshold", "max_batch_total_tokens")
 LARGEST = 10_000_000  # of any count; more blocks than that are a slip of the pen
 
 
@@ -36,8 +38,9 @@ class EngineConfig:
     padding: what becomes of rows of a static batch that have ended: `none`, they are not computed
         any further; `batch`, they are until the last of the batch has ended; `limit`, all are until
         the one that may get the most tokens would have got them.
-    policy: who is admitted first and preempted last (continuous batching): `fcfs`, or `priority`,
-        a lower number first, of equals the earlier.
+    policy: who is admitted first (continuous batching): `fcfs`; `priority`, a lower number first,
+        of equals the earlier, which is also preempted last; or `lpm`, whoever has the longest
+        prefix in the cache.
     preemption: what becomes of the K/V of a preempted sequence (continuous batching): `recompute`,
         it is dropped; `swap`, it is moved to the memory of the host, and back later, where there
         is room for it, else dropped.
@@ -54,6 +57,12 @@ class EngineConfig:
     eviction: which cached block loses its content first: `lru`, `lfu` or `fifo`.
     mixed_batches: compute prompts and decodes in one step (continuous batching); else, as vLLM V0
         does, prompts alone while any can be admitted.
+    max_batch_total_tokens: most tokens of running requests, prompts and all they may get included;
+        above 0, prompts wait as with text-generation-inference (TGI).
+    waiting_served_ratio: with TGI, prompts pause the decodes when so many times the running
+        requests wait and fit ...
+    max_waiting_tokens: ... or, however few they are, when so many tokens have been produced since
+        the last pause.
     enable_chunked_prefill: let a prompt be computed over several steps.
     long_prefill_token_threshold: most tokens one sequence gets of a step while another is in the
         system; 0 sets no limit.
@@ -83,6 +92,9 @@ class EngineConfig:
     enable_prefix_caching: bool = False
     eviction: str = "lru"
     mixed_batches: bool = True
+    max_batch_total_tokens: int = 0
+    waiting_served_ratio: float = 1.2
+    max_waiting_tokens: int = 20
     enable_chunked_prefill: bool = True
     long_prefill_token_threshold: int = 0
     watermark: float = 0.0
@@ -93,7 +105,7 @@ class EngineConfig:
     def __post_init__(self) -> None:
         for field in fields(self):
             if field.type is int:
-                lowest = 0 if field.name == "long_prefill_token_threshold" else 1
+                lowest = 0 if field.name in CAN_BE_0 else 1
                 in_range = lowest <= getattr(self, field.name) <= LARGEST
                 self._require(field.name, f"from {lowest} to {LARGEST}", in_range)
         self._require("batching", " or ".join(BATCHING), self.batching in BATCHING)
@@ -139,8 +151,14 @@ class EngineConfig:
         self._require(
             "mixed_batches",
             "true with enable_chunked_prefill, async_scheduling, or policy priority",
-            self.mixed_batches or (is_like_v0 and self.policy == "fcfs"),
+            self.mixed_batches or (is_like_v0 and self.policy != "priority"),
         )
+        self._require(
+            "policy",
+            "fcfs or priority with static batching, or without enable_prefix_caching",
+            self.policy != "lpm" or (self.batching == "continuous" and self.enable_prefix_caching),
+        )
+        self._check_tgi()
         is_version = re.fullmatch(r"[0-9]{1,4}\.[0-9]{1,4}([.+a-z].*)?", self.vllm_version)
         self._require("vllm_version", "a version such as 0.32 or 0.11.0", bool(is_version))
         self._require("max_wait_s", "from 0 to 1e9", 0 <= self.max_wait_s <= 1e9)
@@ -151,6 +169,25 @@ class EngineConfig:
                 f">= max_model_len ({self.max_model_len}) while enable_chunked_prefill is false",
                 self.max_num_batched_tokens >= self.max_model_len,
             )
+
+    def _check_tgi(self) -> None:
+        ratio = self.waiting_served_ratio
+        self._require("waiting_served_ratio", "from 0 to 1e9", 0 <= ratio <= 1e9)
+        if not self.max_batch_total_tokens:
+            return
+        is_like_tgi = (
+            self.batching == "continuous" and not self.mixed_batches and self.memory == "contiguous"
+        )
+        self._require(
+            "max_batch_total_tokens",
+            "0 with static batching, mixed_batches, or paged memory",
+            is_like_tgi,
+        )
+        self._require(
+            "max_batch_total_tokens",
+            f">= max_model_len ({self.max_model_len}), or some requests could never run",
+            self.max_batch_total_tokens >= self.max_model_len,
+        )
 
     def _require(self, name: str, expected: str, holds: bool) -> None:
         if not holds:

@@ -256,12 +256,15 @@ class ContinuousScheduler(Scheduler):
         assert batch is not None
         if self.others or not 0 < batch.size <= self.config.max_num_batched_tokens:
             return 0
-        if self.waiting and not self._is_stuck:
-            return 0
+        most = self._steps_without_admission(most)
         limit = self._limits.next_step()
         if limit is not None:  # in the step after this one somebody is passed over
             most = min(most, limit - self.num_steps + 1)
         return batch.steps_within(self.kv.num_growable_blocks, most)
+
+    def _steps_without_admission(self, most: int) -> int:
+        """How many of the next `most` steps admit nobody, as far as is certain."""
+        return 0 if self.waiting and not self._is_stuck else most
 
     # --- admission ---
 
@@ -314,15 +317,8 @@ class ContinuousScheduler(Scheduler):
                     continue
                 break
             num_tokens = min(num_tokens, budget)
-            if not self.kv.admit(
-                seq,
-                prefix,
-                seq.num_given_tokens + num_tokens,
-                fit_tokens=seq.num_tokens if config.reserve_full_isl else 0,
-                watermark_blocks=self._watermark_blocks if self.running else 0,
-            ):
-                # Those that decode only take more blocks; but what they publish may be a new hit.
-                self._is_stuck = not config.enable_prefix_caching
+            if not self._find_room(seq, prefix, seq.num_given_tokens + num_tokens):
+                self._note_shortage()
                 break
             del self.waiting[place]
             self._start(step, seq, num_cached)
@@ -330,24 +326,23 @@ class ContinuousScheduler(Scheduler):
             if config.enable_prefix_caching:
                 self.kv.publish(seq, min(seq.num_computed_tokens, seq.num_tokens))
 
+    def _find_room(self, seq: Sequence, prefix: list[int], num_tokens: int) -> bool:
+        """Give a waiting sequence what `KVManager.admit` gives, if it is there."""
+        return self.kv.admit(
+            seq,
+            prefix,
+            num_tokens,
+            fit_tokens=seq.num_tokens if self.config.reserve_full_isl else 0,
+            watermark_blocks=self._watermark_blocks if self.running else 0,
+        )
+
+    def _note_shortage(self) -> None:
+        """There is no room for the next to be admitted."""
+        # Those that decode only take more blocks; but what they publish may be a new hit.
+        self._is_stuck = not self.config.enable_prefix_caching
+
     def _take(self, step: Step, seq: Sequence, start: int, num_tokens: int) -> None:
         seq.num_placeholders += step.add(seq, start, num_tokens)
-
-
-class PrefillFirstScheduler(ContinuousScheduler):
-    """Steps of whole prompts alone while any can be admitted, and of decodes alone else."""
-
-    def _fill(self, step: Step) -> None:
-        cap = self.config.max_num_batched_tokens
-        if self.waiting:
-            self._admit_waiting(step, cap)
-        if not step.chunks:
-            self._schedule_running(step, cap)
-            if not step.preempted:
-                self._swap_in(step, cap)
-        elif self.decodes is not None:  # they miss this step
-            for seq in self.decodes.members():
-                self._leave_decodes(seq, step)
 
 
 class PriorityScheduler(ContinuousScheduler):

@@ -6,9 +6,11 @@ from typing import Any
 
 from engine.config import ORACLES, ConfigError, EngineConfig
 from engine.contiguous_kv import ContiguousKVManager
-from engine.continuous import ContinuousScheduler, PrefillFirstScheduler, PriorityScheduler
+from engine.continuous import ContinuousScheduler, PriorityScheduler
 from engine.kv_manager import KVManager, KVUsage, OutputTokens
+from engine.longest_prefix import LongestPrefixPrefillFirstScheduler, LongestPrefixScheduler
 from engine.paged_kv import PagedKVManager
+from engine.prefill_first import PrefillFirstScheduler, TGIScheduler
 from engine.request import (
     Request,
     RequestError,
@@ -35,9 +37,15 @@ def _kv_manager(config: EngineConfig, output_tokens: OutputTokens, *, is_known: 
 def _scheduler_class(config: EngineConfig) -> type[Scheduler]:
     if config.batching == "static":
         return StaticScheduler
-    if not config.mixed_batches:
-        return PrefillFirstScheduler
-    return PriorityScheduler if config.policy == "priority" else ContinuousScheduler
+    if config.max_batch_total_tokens:
+        return TGIScheduler
+    if config.policy == "priority":
+        return PriorityScheduler
+    if config.policy == "lpm":
+        return (
+            LongestPrefixScheduler if config.mixed_batches else LongestPrefixPrefillFirstScheduler
+        )
+    return ContinuousScheduler if config.mixed_batches else PrefillFirstScheduler
 
 
 class EngineBase:
@@ -104,9 +112,10 @@ class EngineBase:
                 f"within max_model_len {self.config.max_model_len}"
             )
         num_outputs = len(seq.outputs)
-        if num_outputs > 1 and (self.config.batching, self.config.policy) != ("continuous", "fcfs"):
+        if num_outputs > 1 and not self._can_fork:
             raise RequestError(
-                f"{name}: {num_outputs} outputs need continuous batching and the policy fcfs"
+                f"{name}: {num_outputs} outputs need continuous batching, the policy fcfs and "
+                "max_batch_total_tokens 0"
             )
         if num_outputs > self.config.max_num_seqs:
             raise RequestError(
@@ -126,6 +135,12 @@ class EngineBase:
                 f"{name}: {seq.num_prompt_tokens} prompt + up to "
                 f"{seq.max_output_tokens} new tokens need {misfit}"
             )
+
+    @property
+    def _can_fork(self) -> bool:
+        config = self.config
+        is_known = (config.batching, config.policy) == ("continuous", "fcfs")
+        return is_known and not config.max_batch_total_tokens
 
     def _output_tokens(self, seq: Sequence) -> int:
         """See OutputTokens."""

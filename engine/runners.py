@@ -119,3 +119,16 @@ class ScriptedLengthRunner:
 
     def _is_last(self, seq: Sequence) -> bool:
         return seq.num_output_tokens + 1 >= self._output_lengths[seq.request.request_id]
+
+
+class TeacherForcingRunner:
+    """Computes all tokens with one runner and hands out those of another in their place."""
+
+    def __init__(self, student: Runner, teacher: Runner) -> None:
+        self._student = student
+        self._teacher = teacher
+
+    def run(self, step: Step) -> list[int]:
+        """One token for each chunk that samples, in the order of the chunks."""
+        self._student.run(step)
+        return self._teacher.run(step)

@@ -8,8 +8,13 @@ from engine.beams import unmoved
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.replay_engine import ReplayEngine
-from engine.request import RequestId
-from engine.runners import ReplayRunner, Runner, ScriptedLengthRunner, ToyLMRunner
+from engine.runners import (
+    ReplayRunner,
+    Runner,
+    ScriptedLengthRunner,
+    TeacherForcingRunner,
+    ToyLMRunner,
+)
 from engine.transformer import Transformer
 from sim.scenario import Scenario
 
@@ -36,6 +41,7 @@ def build_workload(scenario: Scenario) -> w.Workload:
         unique=spec.prompts.unique.build(),
         outputs=spec.outputs.build(),
         shared=spec.prompts.shared.build() if spec.prompts.shared else None,
+        sessions=spec.sessions.build() if spec.sessions else None,
         num_outputs=spec.n,
         beam_switch=spec.beam_search.switch if spec.beam_search else None,
         max_new_tokens=spec.max_new_tokens,
@@ -53,14 +59,19 @@ def build_engine(
     lengths = workload.output_tokens.data
     parents = workload.beams.parents if workload.beams else unmoved
     if scenario.runner == "toy-lm":
-        toy_lm = ToyLMRunner(Transformer(scenario.toy_lm), config)
-        by_id: dict[RequestId, int] = dict(enumerate(lengths))
-        runner: Runner = ScriptedLengthRunner(toy_lm, by_id)
+        runner = _toy_lm(scenario, config, workload)
     elif stepwise:
         runner = ReplayRunner(_Answers(workload), parents)
     else:
         return ReplayEngine(config, lengths.__getitem__, parents)
     return Engine(config, runner, with_text=False, output_length=lengths.__getitem__)
+
+
+def _toy_lm(scenario: Scenario, config: EngineConfig, workload: w.Workload) -> Runner:
+    toy_lm = ToyLMRunner(Transformer(scenario.toy_lm), config)
+    if workload.following:  # prompts quote answers as the workload has them
+        return TeacherForcingRunner(toy_lm, ReplayRunner(_Answers(workload)))
+    return ScriptedLengthRunner(toy_lm, dict(enumerate(workload.output_tokens.tolist())))
 
 
 class _Answers(Mapping[Any, w.AnswerTokens]):

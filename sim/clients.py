@@ -2,37 +2,70 @@
 
 from collections.abc import Callable, Iterator
 
-import numpy as np
-import numpy.typing as npt
 import simpy
 
 from engine.request import Request
 from sim.replica import Process, Replica
+from workloads import Workload
+
+MakeRequest = Callable[[int], Request]
 
 
-def open_loop(
-    env: simpy.Environment,
-    replica: Replica,
-    arrival_ns: npt.NDArray[np.int64],
-    make_request: Callable[[int], Request],
+def send(
+    env: simpy.Environment, replica: Replica, workload: Workload, make_request: MakeRequest
+) -> None:
+    """Start the clients that send a workload. make_request: makes a request by its number."""
+    if workload.arrival_ns is not None:
+        env.process(_open_loop(env, replica, workload, make_request))
+        return
+    assert workload.closed_loop
+    numbers = iter(workload.first_of_sessions.tolist())
+    for _ in range(min(workload.closed_loop.concurrency, len(workload.first_of_sessions))):
+        env.process(_closed_loop_user(env, replica, workload, numbers, make_request))
+
+
+def _open_loop(
+    env: simpy.Environment, replica: Replica, workload: Workload, make_request: MakeRequest
 ) -> Process:
-    """Send request i at arrival_ns[i], whatever becomes of the others."""
-    for number, at_ns in enumerate(arrival_ns.data):
+    """Start each session when it comes, whatever becomes of the others."""
+    assert workload.arrival_ns is not None
+    firsts = workload.first_of_sessions
+    for number, at_ns in zip(firsts.data, workload.arrival_ns[firsts].data, strict=True):
         if at_ns > env.now:
             yield env.timeout(at_ns - env.now)
-        replica.submit(make_request(number))
+        if workload.following:
+            env.process(_session(env, replica, workload, number, make_request))
+        else:
+            replica.submit(make_request(number))
 
 
-def closed_loop_user(
+def _closed_loop_user(
     env: simpy.Environment,
     replica: Replica,
+    workload: Workload,
     numbers: Iterator[int],
-    think_time_ns: int,
-    make_request: Callable[[int], Request],
+    make_request: MakeRequest,
 ) -> Process:
-    """Send the next request of `numbers`, shared by all users, think_time_ns after an answer."""
+    """One session after another, which `numbers`, shared by all users, begin."""
+    assert workload.closed_loop
+    think_time_ns = round(workload.closed_loop.think_time_s * 1e9)
     for number in numbers:
+        yield from _session(env, replica, workload, number, make_request)
+        if think_time_ns:
+            yield env.timeout(think_time_ns)
+
+
+def _session(
+    env: simpy.Environment,
+    replica: Replica,
+    workload: Workload,
+    number: int | None,
+    make_request: MakeRequest,
+) -> Process:
+    """Send a request and, when it has been answered, what follows. A refusal is an answer too."""
+    while number is not None:
         if replica.submit(make_request(number)):
             yield replica.answered(number)
+        number, think_time_ns = workload.following.get(number, (None, 0))
         if think_time_ns:
             yield env.timeout(think_time_ns)

@@ -8,7 +8,7 @@ import simpy
 
 from engine.request import Request, SamplingParams
 from sim.build import build_engine, build_workload
-from sim.clients import closed_loop_user, open_loop
+from sim.clients import send
 from sim.latency.block_moves import with_block_moves
 from sim.latency.build import build_latency
 from sim.recorder import Recorder
@@ -58,7 +58,7 @@ def serve(
     env = env or simpy.Environment()
     latency = with_block_moves(build_latency(scenario).latency, scenario, config)
     replica = Replica(env, engine, latency, recorder)
-    _send(env, replica, workload)
+    send(env, replica, workload, request_maker(workload))
     with rare_garbage_collection():
         env.run()
     return recorder.records(workload.prompt_tokens, workload.notes)
@@ -73,18 +73,6 @@ def rare_garbage_collection() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(*before)
-
-
-def _send(env: simpy.Environment, replica: Replica, workload: Workload) -> None:
-    make_request = request_maker(workload)
-    if workload.arrival_ns is not None:
-        env.process(open_loop(env, replica, workload.arrival_ns, make_request))
-        return
-    assert workload.closed_loop
-    numbers = iter(range(len(workload)))
-    think_time_ns = round(workload.closed_loop.think_time_s * 1e9)
-    for _ in range(min(workload.closed_loop.concurrency, len(workload))):
-        env.process(closed_loop_user(env, replica, numbers, think_time_ns, make_request))
 
 
 def request_maker(workload: Workload) -> Callable[[int], Request]:

@@ -15,6 +15,7 @@ from workloads.lengths import (
 )
 from workloads.limits import OutputLimits, output_limits
 from workloads.readers import read_azure_csv
+from workloads.sessions import Sessions
 from workloads.streams import stream
 from workloads.synthetic import SharedPrefix, synthetic
 from workloads.trace import Trace, workload_from_trace
@@ -36,6 +37,7 @@ __all__ = [
     "Poisson",
     "Segment",
     "SegmentPrompt",
+    "Sessions",
     "SharedPrefix",
     "Trace",
     "Uniform",

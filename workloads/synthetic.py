@@ -1,6 +1,7 @@
 """Workloads drawn from distributions."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -9,6 +10,7 @@ from workloads.beams import BeamModel
 from workloads.checks import require_count
 from workloads.lengths import Lengths
 from workloads.limits import output_limits
+from workloads.sessions import Sessions, draw_turns, history_tokens, quotes
 from workloads.streams import stream
 from workloads.workload import Int64Column, Workload
 
@@ -38,15 +40,21 @@ def synthetic(
     unique: Lengths,
     outputs: Lengths,
     shared: SharedPrefix | None = None,
+    sessions: Sessions | None = None,
     num_outputs: int = 1,
     beam_switch: float | None = None,
     max_new_tokens: int | None = None,
     max_model_len: int,
 ) -> Workload:
-    """Requests of [system prompt of a group] + a user turn of its own.
+    """Requests of [system prompt of a group] + what was said in the session + a turn of its own.
 
-    Arrivals, lengths and groups are drawn from streams of their own, so that changing one leaves
-    the others as they are. max_new_tokens None is the largest output there is, else what
+    A session belongs to one group, and arrivals say when sessions start; without `sessions` each
+    request is one. Where a prompt would leave no room for output within max_model_len, the session
+    ends before it: that turn and those after it are left out, and a note counts them. A session
+    goes on with the first output of a request.
+
+    Arrivals, lengths, turns and groups are drawn from streams of their own, so that changing one
+    leaves the others as they are. max_new_tokens None is the largest output there is, else what
     max_model_len leaves. num_outputs: of each request, all as long as its output.
     beam_switch: what `BeamModel.switch` is, if they are beams. Content ids: groups first, then user
     turns, then answers.
@@ -55,54 +63,118 @@ def synthetic(
     """
     require_count("num_requests", num_requests)
     require_count("num_outputs", num_outputs)
-    turn_tokens = unique.sample(num_requests, stream(seed, "prompt lengths"))
-    output_tokens = outputs.sample(num_requests, stream(seed, "output lengths"))
-    first_turn_id = 0 if shared is None else shared.groups
-    turn_ids = first_turn_id + np.arange(num_requests, dtype=np.int64)
+    limit = outputs.max_tokens if max_new_tokens is None else max_new_tokens
+    drawn = _draw(num_requests, seed, unique, outputs, shared, sessions)
+    answer_ids = drawn.turn_ids[-1] + 1 + num_outputs * np.arange(num_requests, dtype=np.int64)
+    num_sessions = int(drawn.session[-1]) + 1
+    # One that max_model_len cuts is quoted by nobody.
+    answer_tokens = drawn.output_tokens if limit is None else drawn.output_tokens.clip(max=limit)
+    said_ids = np.column_stack((drawn.turn_ids, answer_ids))
+    said_tokens = np.column_stack((drawn.turn_tokens, answer_tokens))
+    history = history_tokens(drawn.num_before, said_tokens.sum(axis=1))
+    prompt_tokens = drawn.system_tokens + history + drawn.turn_tokens
 
-    if shared is None:
-        ids, tokens = turn_ids[:, np.newaxis], turn_tokens[:, np.newaxis]
-    else:
-        groups, system_tokens = _draw_groups(shared, num_requests, seed)
-        ids = np.column_stack((groups, turn_ids))
-        tokens = np.column_stack((system_tokens, turn_tokens))
-
-    prompt_tokens = tokens.sum(axis=1)
-    limits = output_limits(
-        prompt_tokens,
-        output_tokens,
-        max_new_tokens=outputs.max_tokens if max_new_tokens is None else max_new_tokens,
-        max_model_len=max_model_len,
+    is_sent = (drawn.num_before == 0) | (prompt_tokens < max_model_len)
+    notes = _note_ended(drawn.session[~is_sent], max_model_len)
+    drawn = _Drawn(*(column[is_sent] for column in drawn))
+    said_ids, said_tokens, prompt_tokens = (
+        column[is_sent] for column in (said_ids, said_tokens, prompt_tokens)
     )
-    closed_loop = arrivals if isinstance(arrivals, ClosedLoop) else None
+    offsets, places = quotes(drawn.num_before)
+    ids, tokens = said_ids.ravel()[places], said_tokens.ravel()[places]
+    if shared is not None:
+        ids = np.insert(ids, offsets[:-1], drawn.group)
+        tokens = np.insert(tokens, offsets[:-1], drawn.system_tokens)
+        offsets += np.arange(len(offsets))
+    limits = output_limits(
+        prompt_tokens, drawn.output_tokens, max_new_tokens=limit, max_model_len=max_model_len
+    )
+    arrival_ns = _arrival_ns(arrivals, num_sessions, seed)
     return Workload(
-        arrival_ns=_arrival_ns(arrivals, num_requests, seed),
-        closed_loop=closed_loop,
+        arrival_ns=None if arrival_ns is None else arrival_ns[drawn.session],
+        closed_loop=arrivals if isinstance(arrivals, ClosedLoop) else None,
         prompt_tokens=prompt_tokens,
-        output_tokens=output_tokens,
+        output_tokens=drawn.output_tokens,
         max_new_tokens=limits.max_new_tokens,
-        segment_offsets=np.arange(num_requests + 1, dtype=np.int64) * ids.shape[1],
-        segment_ids=ids.ravel(),
-        segment_tokens=tokens.ravel(),
-        answer_ids=turn_ids[-1] + 1 + num_outputs * np.arange(num_requests, dtype=np.int64),
+        segment_offsets=offsets,
+        segment_ids=ids,
+        segment_tokens=tokens,
+        answer_ids=said_ids[:, 1],
         num_outputs=num_outputs,
         beams=None if beam_switch is None else BeamModel(beam_switch, seed),
-        notes=limits.notes,
+        **_waiting(sessions, drawn.num_before),
+        notes=(*notes, *limits.notes),
     )
+
+
+class _Drawn(NamedTuple):
+    """[n] of each request: its session, turns of it before, group, ids and lengths."""
+
+    session: Int64Column
+    num_before: Int64Column
+    group: Int64Column
+    system_tokens: Int64Column
+    turn_ids: Int64Column
+    turn_tokens: Int64Column
+    output_tokens: Int64Column
+
+
+def _draw(
+    num_requests: int,
+    seed: int,
+    unique: Lengths,
+    outputs: Lengths,
+    shared: SharedPrefix | None,
+    sessions: Sessions | None,
+) -> _Drawn:
+    session, num_before = draw_turns(sessions, num_requests, seed)
+    group = system_tokens = np.zeros(num_requests, np.int64)
+    if shared is not None:
+        groups, group_tokens = _draw_groups(shared, int(session[-1]) + 1, seed)
+        group, system_tokens = groups[session], group_tokens[session]
+    return _Drawn(
+        session,
+        num_before,
+        group,
+        system_tokens,
+        turn_ids=(shared.groups if shared else 0) + np.arange(num_requests, dtype=np.int64),
+        turn_tokens=unique.sample(num_requests, stream(seed, "prompt lengths")),
+        output_tokens=outputs.sample(num_requests, stream(seed, "output lengths")),
+    )
+
+
+def _waiting(sessions: Sessions | None, num_before: Int64Column) -> dict[str, Int64Column]:
+    """The columns that say which answers requests wait for, and how long after them they come."""
+    if sessions is None:
+        return {}
+    follows = num_before > 0
+    return {
+        "previous": np.where(follows, np.arange(len(follows)) - 1, -1),
+        "think_time_ns": np.where(follows, round(sessions.think_time_s * 1e9), 0),
+    }
+
+
+def _note_ended(sessions: Int64Column, max_model_len: int) -> tuple[str, ...]:
+    """sessions: of each request that is left out."""
+    if not len(sessions):
+        return ()
+    num_sessions = len(np.unique(sessions))
+    ended = f"{num_sessions} session{'s' if num_sessions > 1 else ''} ended early"
+    return (f"{ended} at max_model_len {max_model_len}: {len(sessions)} requests fewer",)
 
 
 def _draw_groups(
-    shared: SharedPrefix, num_requests: int, seed: int
+    shared: SharedPrefix, num_sessions: int, seed: int
 ) -> tuple[Int64Column, Int64Column]:
-    """Each request's group, and the length of its system prompt."""
+    """Each session's group, and the length of its system prompt."""
     group_tokens = shared.tokens.sample(shared.groups, stream(seed, "group lengths"))
-    groups = stream(seed, "groups").integers(shared.groups, size=num_requests, dtype=np.int64)
+    groups = stream(seed, "groups").integers(shared.groups, size=num_sessions, dtype=np.int64)
     return groups, group_tokens[groups]
 
 
 def _arrival_ns(
-    arrivals: Arrivals | ClosedLoop, num_requests: int, seed: int
+    arrivals: Arrivals | ClosedLoop, num_sessions: int, seed: int
 ) -> Int64Column | None:
     if isinstance(arrivals, ClosedLoop):
         return None
-    return arrivals.times_ns(num_requests, stream(seed, "arrivals"))
+    return arrivals.times_ns(num_sessions, stream(seed, "arrivals"))

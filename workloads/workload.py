@@ -19,7 +19,8 @@ Int64Column = npt.NDArray[np.int64]
 class Workload:
     """n requests in order of arrival; objects of one request are made when asked for.
 
-    arrival_ns: [n] from the start of the run, never falling; None for a closed loop.
+    arrival_ns: [n] from the start of the run, never falling; None for a closed loop. Of a request
+        that waits for an answer, when the first that it waits for comes.
     closed_loop: who sends the requests, in order, when arrival_ns is None.
     prompt_tokens: [n] length of the prompt.
     num_outputs: outputs of each request, all of one length.
@@ -29,6 +30,9 @@ class Workload:
     segment_offsets: [n + 1] request i has segments segment_offsets[i] to [i + 1] - 1.
     segment_ids, segment_tokens: [all segments] content id and length of each.
     answer_ids: [n] content id of the first output; those that follow belong to the others.
+    previous: [n] the earlier request, of the same session, that must have been answered before it
+        is sent; -1 for none. No two wait for the same. None: nobody waits.
+    think_time_ns: [n] how long after that answer it is sent.
     notes: what was changed or skipped while it was made, a line each, to be shown to the user.
 
     Raises WorkloadError for columns that do not agree.
@@ -43,6 +47,8 @@ class Workload:
     segment_ids: Int64Column
     segment_tokens: Int64Column
     answer_ids: Int64Column
+    previous: Int64Column | None = None
+    think_time_ns: Int64Column | None = None
     num_outputs: int = 1
     beams: BeamModel | None = None
     notes: tuple[str, ...] = ()
@@ -58,9 +64,26 @@ class Workload:
         self._check_column("segment_tokens", num_segments, lowest=1)
         self._check_arrivals(num_requests)
         self._check_segments(num_segments)
+        self._check_sessions(num_requests)
 
     def __len__(self) -> int:
         return len(self.prompt_tokens)
+
+    @cached_property
+    def following(self) -> dict[int, tuple[int, int]]:
+        """Request -> the one that follows its answer, and how many ns later."""
+        if self.previous is None or self.think_time_ns is None:
+            return {}
+        numbers = np.flatnonzero(self.previous >= 0)
+        later = zip(numbers.tolist(), self.think_time_ns[numbers].tolist(), strict=True)
+        return dict(zip(self.previous[numbers].tolist(), later, strict=True))
+
+    @property
+    def first_of_sessions(self) -> Int64Column:
+        """The requests that wait for no answer."""
+        if self.previous is None:
+            return np.arange(len(self), dtype=np.int64)
+        return np.flatnonzero(self.previous < 0)
 
     def prompt(self, i: int) -> "WorkloadPrompt":
         """The prompt of request i, from 0 to len - 1."""
@@ -99,6 +122,19 @@ class Workload:
             self._check_column("arrival_ns", num_requests, lowest=0)
             if (np.diff(self.arrival_ns) < 0).any():
                 raise WorkloadError("arrival_ns: expected times that never fall")
+
+    def _check_sessions(self, num_requests: int) -> None:
+        if (self.previous is None) != (self.think_time_ns is None):
+            raise WorkloadError("previous, think_time_ns: expected both or none")
+        if self.previous is None:
+            return
+        self._check_column("previous", num_requests, lowest=-1)
+        self._check_column("think_time_ns", num_requests, lowest=0)
+        waited_for = self.previous[self.previous >= 0]
+        if (self.previous >= np.arange(num_requests)).any():
+            raise WorkloadError("previous: expected earlier requests")
+        if len(np.unique(waited_for)) < len(waited_for):
+            raise WorkloadError("previous: expected that no two wait for the same request")
 
     def _check_segments(self, num_segments: int) -> None:
         offsets = self.segment_offsets

@@ -25,7 +25,7 @@ from sim.reproduce.outcome import (
     within_range,
     within_share,
 )
-from sim.reproduce.words import metric_words
+from sim.reproduce.words import metric_words, value
 
 
 class Ratio(BaseCheck):
@@ -182,9 +182,9 @@ class Below(BaseCheck):
         return [
             Outcome(
                 f"{metric_words(self.metric)} at {at}",
-                "" if math.isnan(published) else f"{published:,.0f}",
-                f"{ours:,.0f}",
-                f"below {self.limit:,g}",
+                "" if math.isnan(published) else value(self.metric, published),
+                value(self.metric, ours),
+                f"below {value(self.metric, self.limit)}",
                 bool(ours < self.limit),
                 Measured((published, published), ours, (0.0, self.limit)),
             )

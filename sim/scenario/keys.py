@@ -14,7 +14,7 @@ from sim.scenario.yaml_text import parse
 # command line, to the current one. That of `model` only where it ends like one.
 _PATH_KEYS = ("trace", "file", "files", "folder", "model")
 
-_LENGTH_KEYS = ("outputs", "unique", "tokens")
+_LENGTH_KEYS = ("outputs", "unique", "tokens", "turns")
 
 
 def apply_override(data: dict[str, Any], override: str) -> None:

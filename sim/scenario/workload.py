@@ -151,6 +151,17 @@ class PromptsSpec(Spec):
     unique: Lengths
 
 
+class SessionsSpec(Spec):
+    """turns: of a session; think_time_s: from an answer to the next turn."""
+
+    turns: Lengths
+    think_time_s: float = Field(0.0, ge=0, le=LONGEST_S)
+
+    def build(self) -> w.Sessions:
+        """The sessions."""
+        return w.Sessions(self.turns.build(), self.think_time_s)
+
+
 class BeamSearchSpec(Spec):
     """switch: see `workloads.BeamModel`; of no consequence where the toy LM searches."""
 
@@ -160,6 +171,7 @@ class BeamSearchSpec(Spec):
 class WorkloadSpec(Spec):
     """Synthetic (requests, arrivals, prompts, outputs), or a trace (its first `requests`).
 
+    sessions: synthetic requests are turns of conversations, which start when arrivals say.
     n: outputs of each request, all as long as is drawn for the request: parallel samples or, with
         `beam_search`, the beams of a search of this width.
     """
@@ -170,6 +182,7 @@ class WorkloadSpec(Spec):
     arrivals: ArrivalsSpec | None = None
     prompts: PromptsSpec | None = None
     outputs: Lengths | None = None
+    sessions: SessionsSpec | None = None
     n: int = Field(1, ge=1, le=LARGEST_N)
     beam_search: BeamSearchSpec | None = None
     trace: str | None = None
@@ -181,11 +194,13 @@ class WorkloadSpec(Spec):
         if self.trace is None and len(given) < len(self.SYNTHETIC):
             missing = ", ".join(name for name in self.SYNTHETIC if name not in given)
             raise ValueError(f"a trace, or all of {', '.join(self.SYNTHETIC)}; missing: {missing}")
-        if self.trace is not None and self.n > 1:
-            raise ValueError(f"n: got {self.n} with a trace, expected 1")
+        extra = [name for name in given if name != "requests"]
+        extra += ["sessions"] if self.sessions else []
+        if self.trace is not None and extra:
+            raise ValueError(f"either trace or {', '.join(extra)}, not both")
+        if self.n > 1 and (self.trace is not None or self.sessions):
+            name = "sessions" if self.sessions else "a trace"
+            raise ValueError(f"n: got {self.n} with {name}, expected 1")
         if self.beam_search and self.n == 1:
             raise ValueError("beam_search: expected n, the width of the search, to be 2 or more")
-        if self.trace is not None and set(given) - {"requests"}:
-            extra = ", ".join(name for name in given if name != "requests")
-            raise ValueError(f"either trace or {extra}, not both")
         return self

@@ -48,7 +48,9 @@ class Twin:
 
 def check_can_be_twinned(scenario: Scenario, source: str) -> None:
     """Raises UserError, naming `source`, for a scenario that has no single real run."""
+    workload = scenario.workload
     problems = {
+        "workload": workload.sessions is not None and "got sessions, expected none",
         "runner": scenario.runner != "toy-lm" and f"got {scenario.runner}, expected toy-lm",
         "sweep": scenario.sweep and f"got {', '.join(scenario.sweep)}, expected none",
         "replications": scenario.replications > 1 and f"got {scenario.replications}, expected 1",

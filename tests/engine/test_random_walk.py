@@ -59,6 +59,23 @@ KINDS |= {
     "priority consumer": GIVEN | {"policy": "priority"},
     "contiguous consumer": GIVEN | {"memory": "contiguous", "reservation": "exact"},
 }
+# Longest prefix first, in steps of prompts alone, and mixed.
+LPM = {"policy": "lpm", "enable_prefix_caching": True}
+KINDS |= {
+    "sglang": KINDS["prefill first"] | LPM,
+    "longest prefix": LPM,
+    "async longest prefix": LPM | {"async_scheduling": True},
+}
+KINDS["tgi"] = (
+    RUN
+    | KINDS["prefill first"]
+    | {
+        "reservation": "limit",
+        "max_batch_total_tokens": 130,
+        "waiting_served_ratio": 0.9,
+        "max_waiting_tokens": 7,
+    }
+)
 
 
 def next_token(prefix: list[int]) -> int:
@@ -239,6 +256,7 @@ class Walk:
         if not disturbed or self.rng.random() < 0.3:
             self.engine.close_batch()
         waiting, running = list(self.engine.scheduler.waiting), list(self.engine.scheduler.running)
+        self.prefixes = {seq: len(self.engine.kv.cached_prefix(seq)) for seq in waiting}
         step = self.engine.schedule()
         self.check()
         self.check_order(step, waiting, running)
@@ -307,6 +325,9 @@ class Walk:
     def check_order(self, step: Step, waiting: list[Sequence], running: list[Sequence]) -> None:
         """Who is admitted waited first, who is preempted is the last or the worst."""
         admitted = [seq for seq, _ in step.admitted]
+        if self.config.policy == "lpm":
+            self.check_longest_prefix(step, waiting)
+            waiting = admitted + [seq for seq in waiting if seq not in admitted]
         assert admitted == waiting[: len(admitted)]
         assert not (admitted and step.preempted)
         assert not any(self.pending[seq.request.request_id] for seq in admitted)
@@ -317,10 +338,22 @@ class Walk:
             left.remove(seq)
         assert list(self.engine.scheduler.running) == left + admitted
         queue = list(self.engine.scheduler.waiting)
-        if by_priority:
+        if self.config.policy == "lpm":
+            assert set(queue) == set(step.preempted) | set(waiting[len(admitted) :])
+        elif by_priority:
             assert queue == sorted(queue, key=rank)
         else:
             assert queue == step.preempted[::-1] + waiting[len(admitted) :]
+
+    def check_longest_prefix(self, step: Step, waiting: list[Sequence]) -> None:
+        """The first to be admitted has the longest prefix, or one as long and came first.
+
+        Others may find in the cache what this step computes.
+        """
+        if step.admitted and not self.config.mixed_batches:
+            first, num_cached = step.admitted[0]
+            assert first is max(waiting, key=lambda seq: self.prefixes[seq])
+            assert num_cached == self.prefixes[first] * self.config.block_size
 
     def check_step(self, step: Step) -> None:
         """Every chunk goes on where the last one ended, within the limits."""

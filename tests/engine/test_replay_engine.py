@@ -56,6 +56,23 @@ KINDS |= {
     "priority consumer": GIVEN | {"policy": "priority"},
     "contiguous consumer": GIVEN | {"memory": "contiguous", "reservation": "exact"},
 }
+# Longest prefix first, in steps of prompts alone, and mixed.
+LPM = {"policy": "lpm", "enable_prefix_caching": True}
+KINDS |= {
+    "sglang": KINDS["prefill first"] | LPM,
+    "longest prefix": LPM,
+    "async longest prefix": LPM | {"async_scheduling": True},
+}
+KINDS["tgi"] = (
+    RUN
+    | KINDS["prefill first"]
+    | {
+        "reservation": "limit",
+        "max_batch_total_tokens": 130,
+        "waiting_served_ratio": 0.9,
+        "max_waiting_tokens": 7,
+    }
+)
 SEEDS = range(60)
 NUM_TURNS_UNDER_LOAD = 50
 FIRST_ANSWER = 10_000  # content id

@@ -24,7 +24,7 @@ from engine import (
 from engine.scheduler import Step
 from sim.catalogue.hardware import Hardware
 from sim.catalogue.model import Model
-from sim.clients import closed_loop_user, open_loop
+from sim.clients import send
 from sim.latency.linear import LinearLatency
 from sim.latency.model import LatencyModel
 from sim.recorder import Recorder
@@ -142,13 +142,7 @@ def served(workload: Workload, engine: Engine | ReplayEngine, latency: LatencyMo
         sampling = SamplingParams(n=workload.num_outputs, ignore_eos=True)
         return Request(i, workload.prompt(i), limit, sampling)
 
-    if workload.arrival_ns is not None:
-        env.process(open_loop(env, replica, workload.arrival_ns, make_request))
-    elif workload.closed_loop is not None:
-        numbers = iter(range(len(workload)))
-        think_time_ns = round(workload.closed_loop.think_time_s * 1e9)
-        for _ in range(workload.closed_loop.concurrency):
-            env.process(closed_loop_user(env, replica, numbers, think_time_ns, make_request))
+    send(env, replica, workload, make_request)
     env.run()
     engine.check()
     return recorder.records(workload.prompt_tokens, workload.notes)

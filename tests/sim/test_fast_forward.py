@@ -55,6 +55,25 @@ SYSTEMS: list[dict[str, Any]] = [
     },
     {"kv_role": "kv_producer"},
     {"kv_role": "kv_consumer", "enable_prefix_caching": False},
+    {
+        "mixed_batches": False,
+        "enable_chunked_prefill": False,
+        "max_num_batched_tokens": 300,
+        "memory": "contiguous",
+        "reservation": "limit",
+        "enable_prefix_caching": False,
+        "max_batch_total_tokens": 300,
+        "waiting_served_ratio": 0.9,
+        "max_waiting_tokens": 7,
+    },
+    {
+        "policy": "lpm",
+        "enable_prefix_caching": True,
+        "mixed_batches": False,
+        "enable_chunked_prefill": False,
+        "max_num_batched_tokens": 300,
+    },
+    {"policy": "lpm", "enable_prefix_caching": True},
 ]
 
 
@@ -117,12 +136,16 @@ def random_scenario(seed: int) -> Scenario:
         "prompts": prompts,
         "outputs": random_lengths(rng, 60),
     }
+    if rng.random() < 0.3:
+        turns = {"uniform": {"low": 1, "high": 4}}
+        workload["sessions"] = {"turns": turns, "think_time_s": rng.choice([0.0, 0.05, 0.1])}
     if rng.random() < 0.5:
         workload["max_new_tokens"] = rng.randint(5, 60)
-    # More than one are refused where batches are static or have priorities, beams where steps are
-    # asynchronous; then 1 is what there is.
+    # More than one output is refused in sessions, where batches are static or go by priority or
+    # prefix, and with TGI; beams where steps are asynchronous.
     system = SYSTEMS[seed % len(SYSTEMS)]
-    if not {"batching", "policy"} & set(system):
+    has_one = {"batching", "policy", "max_batch_total_tokens", "sessions"}
+    if not has_one & {*system, *workload}:
         workload["n"] = rng.choice([1, 1, 2, 4])
         if workload["n"] > 1 and "async_scheduling" not in system and rng.random() < 0.5:
             workload["beam_search"] = {"switch": rng.choice([0.3, 1.0])}
@@ -291,6 +314,22 @@ def test_sleep_ends_before_the_pool_is_short(new_workload, serve_long, taken):
     assert stamps(records) == [(0, 0, 10, 130), (0, 0, 10, 210)]
     assert records.requests["preemptions"].tolist() == [0, 1]
     assert taken[0] == 4
+
+
+def test_sleep_ends_when_prompts_that_wait_are_due(new_workload, serve_long, taken):
+    """As with TGI: the second comes at 155, for the first has run long. The third comes at 195, one
+    of the two that it would take; it runs ten tokens after the second's prompt, at 260."""
+    records = serve_long(
+        new_workload((4, 100), (4, 50), (4, 2), arrival_ms=[0, 155, 195]),
+        mixed_batches=False,
+        enable_chunked_prefill=False,
+        memory="contiguous",
+        reservation="limit",
+        max_batch_total_tokens=256,
+        max_waiting_tokens=10,
+    )
+    assert stamps(records)[1:] == [(155, 160, 170, 670), (195, 260, 270, 280)]
+    assert taken[:3] == [15, 2, 6]
 
 
 def test_user_sends_the_next_request_at_the_end_of_a_sleep(new_workload, serve_long, taken):

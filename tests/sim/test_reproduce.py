@@ -90,6 +90,8 @@ def test_every_series_has_a_scenario_at_each_point(name, series):
         ("sarathi-capacity", 11, 0),
         ("sarathi-mechanism", 7, 3),
         ("distserve", 2, 5),
+        ("vllm-launch", 8, 0),
+        ("sglang", 7, 1),
     ],
 )
 def test_as_many_are_inside_as_the_documentation_says(name, num_inside, num_outside):
@@ -102,7 +104,7 @@ def test_as_many_are_inside_as_the_documentation_says(name, num_inside, num_outs
 
 
 def test_every_publication_is_in_that_test():
-    assert len(PAPERS) == 13
+    assert len(PAPERS) == 15
 
 
 @pytest.mark.slow
@@ -361,6 +363,8 @@ def test_multiples_are_asked_for_in_a_range_and_whether_they_grow():
     across = {"kind": "multiple", "metric": "m", "of": "y", "to": "y", "at": "q", "to_at": "p"}
     (over_itself,) = Multiple(between=[0, 4], **across).outcomes(rows)
     assert over_itself == Outcome("y at q / y at p", "", "3", "0 to 4", is_inside=True)
+    (ours_alone,) = Multiple(between=[1, 4], **third | {"published": None}).outcomes(rows)
+    assert ours_alone == Outcome("y / x at q", "", "3", "1 to 4", True)
     (growing,) = Growing(kind="growing", **about).outcomes(rows)
     assert (growing.ours, growing.is_inside) == ("2, 3", True)
     (falling,) = Growing(kind="growing", metric="m", of="x", to="y").outcomes(rows)
@@ -475,4 +479,4 @@ def test_the_line_and_the_plateau_are_found():
 def test_what_must_be_below_a_limit():
     rows = frame(("x", "p", "m", 5, 9.4), ("x", "q", "m", 5, 10.0))
     below = Below(kind="below", metric="m", limit=10).outcomes(rows)
-    assert [(b.ours, b.is_inside) for b in below] == [("9", True), ("10", False)]
+    assert [(b.ours, b.is_inside) for b in below] == [("9.4", True), ("10", False)]

@@ -39,9 +39,11 @@ def load(tmp_path):
 @pytest.mark.parametrize("name", catalogue.names("systems"))
 def test_every_preset_serves_everything(load, name):
     """Every slot of the pool is in one class of the ledger at every step."""
-    records = simulate(load(f"[{name}]"), name)
+    scenario = load(f"[{name}]")
+    records = simulate(scenario, name)
     assert set(records.requests["finish_reason"]) == {"stop"}
-    assert set(records.steps[list(KVUsage._fields)].sum(axis=1)) == {64 * 4}
+    num_slots = build_config(scenario, name).num_slots
+    assert set(records.steps[list(KVUsage._fields)].sum(axis=1)) == {num_slots}
 
 
 def test_list_of_names_stands_for_the_presets(load):

@@ -62,6 +62,15 @@ def test_answer_is_the_true_output() -> None:
         ({"prompt_tokens": column(6, 5)}, "prompt_tokens: expected the sum"),
         ({"arrival_ns": column(20, 10)}, "arrival_ns: expected times that never fall"),
         ({"arrival_ns": column(-1, 10)}, "arrival_ns: got -1"),
+        ({"previous": column(-1, 0)}, "previous, think_time_ns: expected both or none"),
+        (
+            {"previous": column(-1, 1), "think_time_ns": column(0, 0)},
+            "previous: expected earlier requests",
+        ),
+        (
+            {"previous": column(-1, -2), "think_time_ns": column(0, 0)},
+            "previous: got -2, expected every value >= -1",
+        ),
         ({"arrival_ns": None}, "arrival_ns, closed_loop: expected one of the two"),
         ({"closed_loop": ClosedLoop(1, 0)}, "arrival_ns, closed_loop: expected one of the two"),
     ],

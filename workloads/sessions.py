@@ -1,0 +1,60 @@
+"""Conversations: how many turns they have, and what a prompt holds of those before it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from workloads.checks import require_not_negative
+from workloads.lengths import Lengths
+from workloads.streams import stream
+from workloads.workload import Int64Column
+
+
+@dataclass(frozen=True)
+class Sessions:
+    """Conversations of several turns, each sent when the one before it has been answered.
+
+    turns: how many a session has. think_time_s: from the end of an answer to the next turn.
+
+    Raises WorkloadError for a think time below 0 or not finite.
+    """
+
+    turns: Lengths
+    think_time_s: float
+
+    def __post_init__(self) -> None:
+        require_not_negative("think_time_s", self.think_time_s)
+
+
+def draw_turns(
+    sessions: Sessions | None, num_requests: int, seed: int
+) -> tuple[Int64Column, Int64Column]:
+    """So many requests, session after session, of which the last is cut; None: one in each.
+
+    Returns of each request its session, and how many turns of that come before it.
+    """
+    numbers = np.arange(num_requests, dtype=np.int64)
+    if sessions is None:
+        return numbers, np.zeros_like(numbers)
+    stops = np.cumsum(sessions.turns.sample(num_requests, stream(seed, "turns")))
+    session = np.searchsorted(stops, numbers, side="right")
+    return session, numbers - np.concatenate(([0], stops))[session]
+
+
+def history_tokens(num_before: Int64Column, said_tokens: Int64Column) -> Int64Column:
+    """[n] what was said in the session before each request; said_tokens: [n] turn and answer."""
+    before = np.cumsum(said_tokens) - said_tokens
+    first: Int64Column = before[np.arange(len(before)) - num_before]
+    return before - first
+
+
+def quotes(num_before: Int64Column) -> tuple[Int64Column, Int64Column]:
+    """What prompts are made of: all turns and answers of the session so far, and a turn.
+
+    Returns offsets [n + 1] and places: request i has places[offsets[i] : offsets[i + 1]]. The turn
+    of request k is at place 2 k, its answer at 2 k + 1.
+    """
+    num_places = 2 * num_before + 1
+    offsets = np.concatenate(([0], np.cumsum(num_places)))
+    first = 2 * (np.arange(len(num_before)) - num_before)
+    return offsets, np.arange(offsets[-1]) + np.repeat(first - offsets[:-1], num_places)

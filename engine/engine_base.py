@@ -99,7 +99,7 @@ class EngineBase:
         config = self.config
         seq = Sequence(request, config.block_size, config.max_model_len, self._num_added, index)
         if config.kv_role == "kv_producer":
-            seq.max_num_tokens = min(seq.num_prompt_tokens + 1, config.max_model_len)
+            seq.max_num_tokens = seq.num_prompt_tokens + 1
         elif config.kv_role == "kv_consumer":
             seq.num_given_tokens = seq.num_prompt_tokens - 1
         return seq

@@ -73,7 +73,7 @@ class Multiple(BaseCheck):
 
 
 class Growing(BaseCheck):
-    """How many times one series is another rises strictly from point to point."""
+    """How many times one series is another rises strictly over the points that both have."""
 
     kind: Literal["growing"]
     of: str
@@ -81,7 +81,7 @@ class Growing(BaseCheck):
 
     def _outcomes(self, values: pd.DataFrame) -> list[Outcome]:
         ours = _by_series(values, "ours")
-        multiples = (ours[self.of] / ours[self.to]).tolist()
+        multiples = (ours[self.of] / ours[self.to]).dropna().tolist()
         return [
             Outcome(
                 f"{self.of} / {self.to}, point by point",

@@ -85,6 +85,7 @@ def test_every_series_has_a_scenario_at_each_point(name, series):
         ("anyscale-batching", 9, 0),
         ("pagedattention-rate", 9, 1),
         ("pagedattention-prefix", 3, 0),
+        ("pagedattention-outputs", 7, 3),
         ("anyscale-latency", 10, 0),
         ("orca", 4, 0),
         ("sarathi-capacity", 11, 0),
@@ -104,7 +105,7 @@ def test_as_many_are_inside_as_the_documentation_says(name, num_inside, num_outs
 
 
 def test_every_publication_is_in_that_test():
-    assert len(PAPERS) == 15
+    assert len(PAPERS) == 16
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ PADDINGS = ("none", "batch", "limit")
 MEMORY = ("paged", "contiguous")
 ORACLES = ("pow2", "exact")  # reservations that know the output
 RESERVATIONS = ("max", "limit", *ORACLES)
+KV_ROLES = ("kv_both", "kv_producer", "kv_consumer")
 CAN_BE_0 = ("long_prefill_token_threshold", "max_batch_total_tokens")
 LARGEST = 10_000_000  # of any count; more blocks than that are a slip of the pen
 
@@ -48,6 +49,10 @@ class EngineConfig:
     reservation: blocks of a run, for: `max`, max_model_len tokens; `limit`, the prompt and as many
         tokens as the request may get; `pow2`, the prompt and the output rounded up to a power of
         two; `exact`, what will be filled. The last two need an oracle that knows the output.
+    kv_role: what the engine does where prompts and outputs are computed apart: `kv_producer`, ends
+        requests with their first token and hands their K/V on; `kv_consumer`, is given the K/V of
+        prompts, but for their last token, when it admits them, and computes what a preemption took;
+        `kv_both`, all by itself. Handing on takes no time.
     enable_prefix_caching: share full blocks of equal content through the prefix trie.
     eviction: which cached block loses its content first: `lru`, `lfu` or `fifo`.
     mixed_batches: compute prompts and decodes in one step (continuous batching); else, as vLLM V0
@@ -83,6 +88,7 @@ class EngineConfig:
     num_cpu_blocks: int = 512
     memory: str = "paged"
     reservation: str = "max"
+    kv_role: str = "kv_both"
     enable_prefix_caching: bool = False
     eviction: str = "lru"
     mixed_batches: bool = True
@@ -112,10 +118,17 @@ class EngineConfig:
         )
         self._require("memory", " or ".join(MEMORY), self.memory in MEMORY)
         self._require("reservation", " or ".join(RESERVATIONS), self.reservation in RESERVATIONS)
+        self._require("kv_role", " or ".join(KV_ROLES), self.kv_role in KV_ROLES)
         self._require(
             "enable_prefix_caching",
-            "false with contiguous memory",
-            self.memory == "paged" or not self.enable_prefix_caching,
+            "false with contiguous memory, or kv_role kv_consumer",
+            (self.memory == "paged" and self.kv_role != "kv_consumer")
+            or not self.enable_prefix_caching,
+        )
+        self._require(
+            "kv_role",
+            "kv_both or kv_producer with static batching",
+            self.batching == "continuous" or self.kv_role != "kv_consumer",
         )
         self._require("preemption", " or ".join(PREEMPTIONS), self.preemption in PREEMPTIONS)
         self._require(

@@ -143,6 +143,7 @@ class ContinuousScheduler(Scheduler):
         if len(parts) > 1 and not is_swapped:  # beams have nothing to show before their end
             assert seq.group
             seq.group.start_over()
+        seq.num_given_tokens = 0  # and computed here the next time
         seq.num_preemptions += 1
         seq.num_stale += seq.num_placeholders
         seq.num_placeholders = 0
@@ -308,19 +309,20 @@ class ContinuousScheduler(Scheduler):
                 continue
             prefix = self.kv.cached_prefix(seq)
             num_cached = len(prefix) * config.block_size
-            num_tokens = min(seq.num_tokens - num_cached, cap)
+            start = num_cached + seq.num_given_tokens
+            num_tokens = min(seq.num_tokens - start, cap)
             if num_tokens > budget and not config.enable_chunked_prefill:
                 if config.rules < (0, 12):  # stepped over, and the next may be admitted
                     place += 1
                     continue
                 break
             num_tokens = min(num_tokens, budget)
-            if not self._find_room(seq, prefix, num_tokens):
+            if not self._find_room(seq, prefix, seq.num_given_tokens + num_tokens):
                 self._note_shortage()
                 break
             del self.waiting[place]
             self._start(step, seq, num_cached)
-            self._take(step, seq, num_cached, num_tokens)
+            self._take(step, seq, start, num_tokens)
             if config.enable_prefix_caching:
                 self.kv.publish(seq, min(seq.num_computed_tokens, seq.num_tokens))
 

@@ -84,20 +84,24 @@ class EngineBase:
         """
         if request.request_id in self._sequences:
             raise RequestError(f"request {request.request_id}: the id is in use")
-        config = self.config
-        seqs = [
-            Sequence(request, config.block_size, config.max_model_len, self._num_added, index)
-            for index in range(request.sampling.n)
-        ]
-        seq = seqs[0]
-        if len(seqs) > 1:
-            group = SequenceGroup(seqs)
-            for output in seqs:
+        seq, *others = [self._new_sequence(request, i) for i in range(request.sampling.n)]
+        if others:
+            group = SequenceGroup([seq, *others])
+            for output in group.seqs:
                 output.group = group
         self._refuse_misfit(seq)
         self._num_added += 1
         self._sequences[request.request_id] = seq
         self.scheduler.add(seq)
+        return seq
+
+    def _new_sequence(self, request: Request, index: int) -> Sequence:
+        config = self.config
+        seq = Sequence(request, config.block_size, config.max_model_len, self._num_added, index)
+        if config.kv_role == "kv_producer":
+            seq.max_num_tokens = min(seq.num_prompt_tokens + 1, config.max_model_len)
+        elif config.kv_role == "kv_consumer":
+            seq.num_given_tokens = seq.num_prompt_tokens - 1
         return seq
 
     def _refuse_misfit(self, seq: Sequence) -> None:

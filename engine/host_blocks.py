@@ -38,23 +38,28 @@ class HostBlocks:
         self._out += host_of.items()
         return True
 
-    def num_blocks_of(self, seqs: Iterable[Sequence]) -> int:
-        """Blocks that keep what these sequences held."""
-        return len({host_id for seq in seqs for host_id in self._kept[seq]})
+    def num_blocks_of(self, seqs: Iterable[Sequence], first: int = 0) -> int:
+        """Blocks that keep what these sequences held, from their logical block `first` on."""
+        return len({host_id for seq in seqs for host_id in self._kept[seq][first:]})
 
     def num_tails_of(self, seqs: Iterable[Sequence]) -> int:
         """Different blocks that end what these sequences held."""
         return len({self._kept[seq][-1] for seq in seqs})
 
-    def bring_back(self, seqs: list[Sequence], block_ids: list[int]) -> dict[Sequence, list[int]]:
-        """Copy what these sequences held into blocks of the pool; returns their tables there."""
-        host_ids = dict.fromkeys(host_id for seq in seqs for host_id in self._kept[seq])
+    def bring_back(
+        self, seqs: list[Sequence], block_ids: list[int], first: int = 0
+    ) -> dict[Sequence, list[int]]:
+        """Copy what these sequences held, from logical block `first` on, into blocks of the pool.
+
+        Returns these parts of their tables there.
+        """
+        kept = {seq: self._kept[seq][first:] for seq in seqs}
+        host_ids = dict.fromkeys(host_id for held in kept.values() for host_id in held)
         block_of = dict(zip(host_ids, block_ids, strict=True))
-        tables = {seq: [block_of[host_id] for host_id in self._kept[seq]] for seq in seqs}
         self._back += block_of.items()
         for seq in seqs:
             self.drop(seq)
-        return tables
+        return {seq: [block_of[host_id] for host_id in held] for seq, held in kept.items()}
 
     def drop(self, seq: Sequence) -> None:
         """Keep nothing for a sequence any longer."""

@@ -178,28 +178,35 @@ class PagedKVManager:
         return True
 
     def swap_in(self, seqs: list[Sequence], num_tokens: int, *, watermark_blocks: int = 0) -> bool:
-        """See KVManager. Blocks that they shared they share again."""
+        """See KVManager. Blocks that they shared they share again, and their prompt with others."""
         assert self._host
-        num_held = self._host.num_blocks_of(seqs)
-        num_filled = seqs[0].block_table.num_tokens
-        num_new = self._num_blocks_for(num_filled + num_tokens) - self._num_blocks_for(num_filled)
-        if num_filled % self._block_size:  # all but one copy a shared tail
-            num_new += len(seqs) - self._host.num_tails_of(seqs)
-        else:
-            num_new *= len(seqs)
+        prompt = self._prompt_of_another(seqs[0])
+        num_held = self._host.num_blocks_of(seqs, len(prompt))
+        num_new = self._num_new_blocks(seqs, num_tokens)
         if num_held + num_new + watermark_blocks > self._allocator.num_free:
             return False
-        tables = self._host.bring_back(seqs, self._allocate(num_held))
+        tables = self._host.bring_back(seqs, self._allocate(num_held), len(prompt))
         for seq, block_ids in tables.items():
-            seq.block_table.block_ids = block_ids
+            self._allocator.add_holder(prompt)
+            seq.block_table.block_ids = prompt + block_ids
         holders = Counter(block_id for block_ids in tables.values() for block_id in block_ids)
         for block_id, count in holders.items():
             self._allocator.add_holder([block_id] * (count - 1))
-        tails = {block_ids[-1] for block_ids in tables.values()}
+        num_filled = seqs[0].block_table.num_tokens
+        tails = {seq.block_table.block_ids[-1] for seq in seqs}
         self._num_empty_slots += len(tails) * (-num_filled % self._block_size)
         has_room = self.grow_together(seqs) if len(seqs) > 1 else self.grow(seqs[0], num_tokens)
         assert has_room
         return True
+
+    def _num_new_blocks(self, seqs: list[Sequence], num_tokens: int) -> int:
+        """Blocks that swapped sequences, all of one length, begin or copy with so many tokens."""
+        assert self._host
+        num_filled = seqs[0].block_table.num_tokens
+        if num_filled % self._block_size == 0 or len(seqs) == 1:
+            after = self._num_blocks_for(num_filled + num_tokens)
+            return len(seqs) * (after - self._num_blocks_for(num_filled))
+        return len(seqs) - self._host.num_tails_of(seqs)  # all but one copy a shared tail
 
     def _shares_tail(self, seq: Sequence) -> bool:
         """Whether others hold the block that the sequence has filled in part."""

@@ -199,6 +199,7 @@ class Sequence:
     lead, first_step: see DecodeBatch; lead is None while it is in none.
     num_placeholders: output tokens that steps in flight are about to produce.
     num_stale: such tokens from before a preemption; the sequence waits for them to come.
+    num_given_tokens: prompt tokens whose K/V comes from another engine at the next admission.
     num_cached_tokens: prompt tokens that the prefix cache spared at first admission; None before.
     num_lost_tokens: computed ones that its last preemption took, those in flight included.
     prefix_misses: why it did not spare the others; None before, and without prefix caching.
@@ -216,6 +217,7 @@ class Sequence:
         "lead",
         "max_num_tokens",
         "num_cached_tokens",
+        "num_given_tokens",
         "num_lost_tokens",
         "num_output_tokens",
         "num_placeholders",
@@ -255,6 +257,7 @@ class Sequence:
         self.block_table = BlockTable(block_size)
         self.status = Status.WAITING
         self.finish_reason: str | None = None
+        self.num_given_tokens = 0
         self.num_cached_tokens: int | None = None
         self.prefix_misses: PrefixMisses | None = None
         self.num_preemptions = 0

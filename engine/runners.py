@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from engine.batch import StepBatch
 from engine.beams import BeamParents, best_tokens, choose_parents, unmoved
-from engine.config import EngineConfig
+from engine.config import ConfigError, EngineConfig
 from engine.kv_pool import KVPool
 from engine.request import RequestId, Sequence
 from engine.sampling import sample
@@ -25,9 +25,17 @@ class Runner(Protocol):
 
 
 class ToyLMRunner:
-    """Computes every token with the transformer, on a K/V pool of its own."""
+    """Computes every token with the transformer, on a K/V pool of its own.
+
+    Raises ConfigError for an engine that is given K/V: there is nobody to compute it.
+    """
 
     def __init__(self, transformer: Transformer, config: EngineConfig) -> None:
+        if config.kv_role == "kv_consumer":
+            raise ConfigError(
+                "kv_role: got 'kv_consumer', expected kv_both or kv_producer with the toy LM, "
+                "which nobody gives the K/V of prompts"
+            )
         self._transformer = transformer
         self._block_size = config.block_size
         model = transformer.config

@@ -23,8 +23,12 @@ class Chunk(NamedTuple):
 
     @property
     def is_decode(self) -> bool:
-        """Whether it feeds one token of the output, not a stretch of known ones."""
-        return self.num_tokens == 1 and self.start >= self.seq.num_prompt_tokens
+        """Whether it feeds one token of the output, not a stretch of known ones.
+
+        Or the last one of a prompt of which all others were given.
+        """
+        first = self.seq.num_given_tokens or self.seq.num_prompt_tokens
+        return self.num_tokens == 1 and self.start >= first
 
 
 class Step:

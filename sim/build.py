@@ -56,7 +56,7 @@ def build_engine(
 
     stepwise: an engine that takes every step by itself also where tokens need not be computed.
     """
-    lengths: list[int] = workload.output_tokens.tolist()
+    lengths = workload.output_tokens.data
     parents = workload.beams.parents if workload.beams else unmoved
     if scenario.runner == "toy-lm":
         runner = _toy_lm(scenario, config, workload)

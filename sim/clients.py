@@ -30,7 +30,7 @@ def _open_loop(
     """Start each session when it comes, whatever becomes of the others."""
     assert workload.arrival_ns is not None
     firsts = workload.first_of_sessions
-    for number, at_ns in zip(firsts.tolist(), workload.arrival_ns[firsts].tolist(), strict=True):
+    for number, at_ns in zip(firsts.data, workload.arrival_ns[firsts].data, strict=True):
         if at_ns > env.now:
             yield env.timeout(at_ns - env.now)
         if workload.following:

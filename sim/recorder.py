@@ -259,20 +259,28 @@ class Recorder:
             self._num_unreported = 0
 
     def records(self, prompt_tokens: npt.NDArray[np.int64], notes: tuple[str, ...]) -> Records:
-        """Everything recorded; prompt_tokens and notes are those of the workload."""
+        """Everything recorded; prompt_tokens and notes are those of the workload.
+
+        Nothing can be recorded afterwards: the columns are not copied, for they may be large.
+        """
         if self._spells:
             self._flush()
-        times = _frame(self._times)
-        requests = times.astype("Int64").mask(times == NEVER)
-        requests["prompt_tokens"] = prompt_tokens
-        output_tokens = np.array(self._output_tokens, np.int64).reshape(-1, self._num_outputs)
-        requests["output_tokens"] = output_tokens.sum(axis=1)
-        for name, column in self._counts.items():
-            requests[name] = np.array(column)
-        codes = np.array(self._finish_reasons, np.int8)
-        requests["finish_reason"] = pd.Categorical.from_codes(codes, pd.Index(FINISH_REASONS))
+        output_tokens = np.frombuffer(self._output_tokens, np.int64)
+        output_tokens = output_tokens.reshape(-1, self._num_outputs)
+        codes = np.frombuffer(self._finish_reasons, np.int8)
+        requests = pd.DataFrame(
+            {
+                **{name: _with_gaps(column) for name, column in self._times.items()},
+                "prompt_tokens": prompt_tokens,
+                "output_tokens": output_tokens.sum(axis=1),
+                **{name: np.frombuffer(column, np.int64) for name, column in self._counts.items()},
+                "finish_reason": pd.Categorical.from_codes(codes, pd.Index(FINISH_REASONS)),
+            },
+            index=pd.RangeIndex(len(codes), name="request"),
+            copy=False,
+        )
         return Records(
-            requests=requests.rename_axis("request"),
+            requests=requests,
             steps=self._steps.frame().rename_axis("step"),
             itl_ns=self._itl_ns.totals(),
             evicted_for_ns=self._evicted_for_ns.totals(),
@@ -310,5 +318,7 @@ def _rows(spells: list[_Spell], block_size: int) -> StepRows:
     return StepRows(*rows)  # type: ignore[arg-type]
 
 
-def _frame(columns: dict[str, "array[int]"]) -> pd.DataFrame:
-    return pd.DataFrame({name: np.array(column) for name, column in columns.items()})
+def _with_gaps(times_ns: "array[int]") -> pd.arrays.IntegerArray:
+    """NA where it never came."""
+    values = np.frombuffer(times_ns, np.int64)
+    return pd.arrays.IntegerArray(values, values == NEVER)

@@ -20,13 +20,12 @@ class Records:
         preemptions, finish_reason (one of FINISH_REASONS). At the first admission, with
         prefix caching: queried_tokens, of them cached_tokens, and the others by the reason of the
         miss: partial_tokens, unseen_tokens, evicted_tokens (see engine.request.PrefixMisses). What
-        preemptions took of the computed tokens: restored_tokens (from the prefix cache, at the next
-        admission), recomputed_tokens (all others).
+        preemptions took of the computed tokens: restored_tokens (from the prefix cache or the
+        host, at the next admission), recomputed_tokens (all others).
     steps: start_ns, duration_ns, steps (1), decodes, prefill_tokens, preempted, running and waiting
         (when the row begins), then the slots of each ledger class meanwhile, and those that sharing
-        saves. A spell in which the
-        engine idles is a row of 0 steps, so the rows cover all time without a gap. In a long run a
-        row stands for several steps (see sim.step_table.StepTable).
+        saves. A spell in which the engine idles is a row of 0 steps, so the rows cover all time
+        without a gap. In a long run a row stands for several steps (see sim.step_table.StepTable).
     itl_ns: gaps between consecutive output tokens of a request.
     evicted_for_ns: time since the eviction of a block that was missed.
     slot_ns: each ledger class integrated over time, in slots x ns; they add up to the pool x the

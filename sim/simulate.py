@@ -81,5 +81,5 @@ def request_maker(workload: Workload) -> Callable[[int], Request]:
     sampling = SamplingParams(
         n=workload.num_outputs, beam_search=workload.beams is not None, ignore_eos=True
     )
-    max_new_tokens = workload.max_new_tokens.tolist()
+    max_new_tokens = workload.max_new_tokens.data
     return lambda i: Request(i, workload.prompt(i), max_new_tokens[i], sampling)

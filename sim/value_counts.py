@@ -34,15 +34,19 @@ class ValueCounts:
 
     def _compact(self) -> None:
         values, counts = self.totals()
-        self._values, self._counts = array("q", values.tobytes()), array("q", counts.tobytes())
+        self._values, self._counts = array("q"), array("q")
+        self._values.frombytes(values.data.cast("B"))
+        self._counts.frombytes(counts.data.cast("B"))
         self._most_buffered = 2 * len(values) + _LEAST_BUFFERED
 
     def totals(self) -> tuple[Int64Array, Int64Array]:
         """The distinct values in rising order, and how often each came."""
-        values = np.array(self._values, np.int64)
-        if not len(values):
-            return values, values
+        if not self._values:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        values = np.frombuffer(self._values, np.int64)
         order = np.argsort(values, kind="stable")
         values = values[order]
         first = np.flatnonzero(np.concatenate(([True], values[1:] != values[:-1])))
-        return values[first], np.add.reduceat(np.array(self._counts, np.int64)[order], first)
+        distinct = values[first]
+        del values  # there may be many
+        return distinct, np.add.reduceat(np.frombuffer(self._counts, np.int64)[order], first)

@@ -78,7 +78,7 @@ def kv_shares(rows: pd.DataFrame, result: Result) -> Figure:
     axes.set_yticks(places, means.index)
     axes.tick_params(axis="y", length=0)
     axes.set_xlim(0, 100)
-    axes.margins(y=0.02)
+    axes.set_ylim(-0.6, len(means) - 0.4)
     axes.set_xlabel("% of KV slots, mean over time")
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)

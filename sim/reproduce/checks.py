@@ -1,58 +1,34 @@
 """What is asked of several published values together: ratios, orders, lines."""
 
 import math
-from abc import abstractmethod
 from collections.abc import Iterator
 from itertools import combinations, pairwise
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pandas as pd
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
+from sim.reproduce.capacities import (
+    Capacity,
+    CapacityOrder,
+    CapacityRatio,
+    CapacitySplit,
+    GainOrder,
+)
+from sim.reproduce.outcome import (
+    BaseCheck,
+    Measured,
+    Outcome,
+    Published,
+    Range,
+    within_range,
+    within_share,
+)
 from sim.reproduce.words import metric_words, value
-from sim.scenario.spec import Spec
-
-Range = Annotated[tuple[float, float], Field(strict=False)]  # a list, in a file
 
 
-class Measured(NamedTuple):
-    """The numbers of an outcome. published: from, to; the same twice for a single number."""
-
-    published: Range
-    ours: float
-    expected: Range
-
-
-class Outcome(NamedTuple):
-    """One line: published and ours in words, what is expected, and whether ours is.
-
-    measured: None where it is no matter of one number.
-    """
-
-    name: str
-    published: str
-    ours: str
-    expected: str
-    is_inside: bool
-    measured: Measured | None = None
-
-
-class _Check(Spec):
-    """metric: of which it is asked."""
-
-    metric: str
-
-    def outcomes(self, results: pd.DataFrame) -> list[Outcome]:
-        """results: columns series, at, metric, published, ours."""
-        return self._outcomes(results[results["metric"] == self.metric])
-
-    @abstractmethod
-    def _outcomes(self, values: pd.DataFrame) -> list[Outcome]:
-        """Of the rows of the metric."""
-
-
-class Ratio(_Check):
+class Ratio(BaseCheck):
     """One series by another, at every point within a share of what was published."""
 
     kind: Literal["ratio"]
@@ -63,7 +39,7 @@ class Ratio(_Check):
     def _outcomes(self, values: pd.DataFrame) -> list[Outcome]:
         published, ours = (_by_series(values, kind) for kind in ("published", "ours"))
         return [
-            _within(
+            within_share(
                 f"{self.of} / {self.to} at {at}",
                 published[self.of][at] / published[self.to][at],
                 ours[self.of][at] / ours[self.to][at],
@@ -73,29 +49,30 @@ class Ratio(_Check):
         ]
 
 
-class Multiple(_Check):
-    """How many times one series is another at a point; published: what was printed, if it was."""
+class Multiple(BaseCheck):
+    """How many times one series at a point is another, or itself, there or at `to_at`.
 
-    model_config = ConfigDict(allow_inf_nan=True)
+    published: what was printed of that, if anything was.
+    """
 
     kind: Literal["multiple"]
     of: str
     to: str
     at: Any
-    published: float | None = Field(None, gt=0)
+    to_at: Any = None
+    published: Published = None
     between: Range
 
     def _outcomes(self, values: pd.DataFrame) -> list[Outcome]:
-        ours = _by_series(values, "ours").loc[self.at]
-        multiple = float(ours[self.of] / ours[self.to])
-        name = f"{self.of} / {self.to} at {self.at}"
-        outcome = _between(name, (self.published or 1,) * 2, multiple, self.between)
-        if self.published is None:
-            outcome = outcome._replace(published="", measured=None)
-        return [outcome]
+        ours = _by_series(values, "ours")
+        multiple = float(ours[self.of][self.at] / ours[self.to][self.to_at or self.at])
+        names = f"{self.of} / {self.to} at {self.at}"
+        if self.to_at is not None:
+            names = f"{self.of} at {self.at} / {self.to} at {self.to_at}"
+        return [within_range(names, self.published, multiple, self.between)]
 
 
-class Growing(_Check):
+class Growing(BaseCheck):
     """How many times one series is another rises strictly from point to point."""
 
     kind: Literal["growing"]
@@ -116,73 +93,7 @@ class Growing(_Check):
         ]
 
 
-class _Capacities(_Check):
-    """Of series over rising rates: the highest rate at which the metric is below a limit.
-
-    It is found on the straight line between the last point below and the first above the limit;
-    nan where no point is below or none above.
-    """
-
-    limit: float
-
-    def _capacity(self, values: pd.DataFrame, series: str) -> float:
-        rows = values[values["series"] == series]
-        rates, metric = rows["at"].to_numpy(float), rows["ours"].to_numpy(float)
-        above = np.flatnonzero(metric > self.limit)
-        if not len(above) or not above[0]:
-            return math.nan
-        place = [above[0] - 1, above[0]]
-        return float(np.interp(self.limit, metric[place], rates[place]))
-
-
-class Capacity(_Capacities):
-    """That of one series, within a share of what was published."""
-
-    kind: Literal["capacity"]
-    series: str
-    published: float = Field(gt=0)
-    within: float = Field(gt=0)
-
-    def _outcomes(self, values: pd.DataFrame) -> list[Outcome]:
-        ours = self._capacity(values, self.series)
-        return [_within(f"capacity of {self.series}", self.published, ours, self.within)]
-
-
-class CapacityRatio(_Capacities):
-    """That of one series by that of another; published: from and to, as printed."""
-
-    kind: Literal["capacity ratio"]
-    of: str
-    to: str
-    published: Range
-    between: Range
-
-    def _outcomes(self, values: pd.DataFrame) -> list[Outcome]:
-        ours = self._capacity(values, self.of) / self._capacity(values, self.to)
-        name = f"capacity, {self.of} / {self.to}"
-        return [_between(name, self.published, ours, self.between)]
-
-
-class CapacityOrder(_Capacities):
-    """Those of series rise strictly, in the order in which they are named."""
-
-    kind: Literal["capacity order"]
-    series: list[str] = Field(min_length=2)
-
-    def _outcomes(self, values: pd.DataFrame) -> list[Outcome]:
-        ours = [self._capacity(values, series) for series in self.series]
-        return [
-            Outcome(
-                "order of capacities",
-                " < ".join(self.series),
-                " < ".join(f"{capacity:.3g}" for capacity in ours),
-                "rising",
-                all(before < after for before, after in pairwise(ours)),
-            )
-        ]
-
-
-class Order(_Check):
+class Order(BaseCheck):
     """The points of a series stand in the published order; those nearer than `apart` in any."""
 
     kind: Literal["order"]
@@ -204,7 +115,7 @@ class Order(_Check):
                 yield a, b
 
 
-class Rising(_Check):
+class Rising(BaseCheck):
     """The series rise strictly, in the order in which they are named, at every point."""
 
     kind: Literal["rising"]
@@ -223,7 +134,7 @@ class Rising(_Check):
         return outcomes
 
 
-class Line(_Check):
+class Line(BaseCheck):
     """From a point on the values are on a line: where it begins, and how steep it is."""
 
     kind: Literal["line"]
@@ -237,8 +148,8 @@ class Line(_Check):
         published, ours = (-line[1] / line[0] for line in lines.values())
         begins = f"where the line of {metric_words(self.metric)} begins"
         return [
-            _between(begins, (published, published), ours, self.begins, ".0f"),
-            _within(
+            within_range(begins, published, ours, self.begins, ".0f"),
+            within_share(
                 f"{metric_words(self.metric)} for each further one",
                 lines["published"][0],
                 lines["ours"][0],
@@ -247,7 +158,7 @@ class Line(_Check):
         ]
 
 
-class Plateau(_Check):
+class Plateau(BaseCheck):
     """The mean from a point on."""
 
     kind: Literal["plateau"]
@@ -257,10 +168,10 @@ class Plateau(_Check):
     def _outcomes(self, values: pd.DataFrame) -> list[Outcome]:
         full = values[values["at"] >= self.first]
         name = f"{metric_words(self.metric)} from {self.first:g} on"
-        return [_within(name, full["published"].mean(), full["ours"].mean(), self.within)]
+        return [within_share(name, full["published"].mean(), full["ours"].mean(), self.within)]
 
 
-class Below(_Check):
+class Below(BaseCheck):
     """Every value is below a limit."""
 
     kind: Literal["below"]
@@ -292,7 +203,9 @@ Check = Annotated[
     | Below
     | Capacity
     | CapacityRatio
-    | CapacityOrder,
+    | CapacitySplit
+    | CapacityOrder
+    | GainOrder,
     Field(discriminator="kind"),
 ]
 
@@ -300,22 +213,3 @@ Check = Annotated[
 def _by_series(values: pd.DataFrame, kind: str) -> pd.DataFrame:
     """A row for each point, a column for each series."""
     return values.pivot(index="at", columns="series", values=kind).loc[values["at"].unique()]
-
-
-def _within(name: str, published: float, ours: float, share: float) -> Outcome:
-    is_inside = bool(abs(ours / published - 1) <= share)
-    expected = (published * (1 - share), published * (1 + share))
-    measured = Measured((published, published), ours, expected)
-    words = (f"{published:.3g}", f"{ours:.3g}", f"within {share:.0%}")
-    return Outcome(name, *words, is_inside, measured)
-
-
-def _between(
-    name: str, published: Range, ours: float, expected: Range, form: str = ".3g"
-) -> Outcome:
-    low, high = expected
-    asked = f"{low:g} to {high:g}" if math.isfinite(high) else f"{low:g} at least"
-    printed = " to ".join(dict.fromkeys(format(end, form) for end in published))
-    is_inside = bool(low <= ours <= high)
-    measured = Measured(published, ours, expected)
-    return Outcome(name, printed, format(ours, form), asked, is_inside, measured)

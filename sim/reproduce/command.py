@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.progress import progress_bar
-from sim.reproduce.checks import Outcome
+from sim.reproduce.outcome import Outcome
 from sim.reproduce.paper import Paper, load_papers
 from sim.reproduce.report import count, markdown, tables
 from sim.reproduce.run import Result, as_frame, num_points, run_paper

@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
 from sim.plots.style import SECONDS, SYSTEM_COLOURS, SYSTEM_MARKERS, tidy, words
-from sim.reproduce.checks import Capacity, CapacityOrder, CapacityRatio
+from sim.reproduce.capacities import Capacities, Capacity
 from sim.reproduce.paper import Paper
 from sim.reproduce.run import Result
 from sim.reproduce.words import metric_words, value
@@ -68,9 +68,9 @@ def _draw_capacities(axes: Axes, paper: Paper, metric: str) -> set[float]:
     }
     limits: set[float] = set()
     for check in paper.checks:
-        if isinstance(check, Capacity | CapacityRatio | CapacityOrder) and check.metric == metric:
-            limits.add(check.limit)
-            if isinstance(check, Capacity):
+        if isinstance(check, Capacities) and metric in check.limits:
+            limits |= check.limits[metric]
+            if isinstance(check, Capacity) and check.metric == metric:
                 axes.plot(
                     check.published,
                     check.limit,

@@ -11,7 +11,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from sim.plots.style import SMALL
-from sim.reproduce.checks import Outcome, Range
+from sim.reproduce.outcome import Outcome, Range
 from sim.reproduce.paper import Paper
 from sim.reproduce.run import Result
 from sim.reproduce.words import metric_words, value

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from rich.table import Table
 
-from sim.reproduce.checks import Outcome
+from sim.reproduce.outcome import Outcome
 from sim.reproduce.paper import Paper
 from sim.reproduce.run import Result
 from sim.reproduce.words import metric_words, value

@@ -100,8 +100,9 @@ def steady(records: Records, first: int, last: int) -> dict[str, float]:
     metrics["output_tokens_per_s"] = num_tokens / span_s
     metrics["tokens_per_s"] = (num_tokens + int(counted["prompt_tokens"].sum())) / span_s
     latency_s = (counted["finished_ns"] - counted["arrival_ns"]) / 1e9
-    output_tokens = counted["output_tokens"] / records.num_outputs
-    metrics["normalised_latency_s"] = float((latency_s / output_tokens).mean())
+    normalised_s = latency_s / (counted["output_tokens"] / records.num_outputs)
+    metrics["normalised_latency_s"] = float(normalised_s.mean())
+    metrics["normalised_latency_p50_s"] = float(normalised_s.median())
     metrics["in_flight"] = metrics["requests_per_s"] * metrics["e2e_mean_s"]
     metrics["awaited_share"] = metrics["tail_share"] + metrics["reserved_share"]
     outside = ("cached_share", "unusable_share", "free_share")

@@ -49,6 +49,16 @@ KINDS |= {
     "async contiguous": RUN | {"reservation": "exact", "async_scheduling": True},
     "priority contiguous": RUN | {"reservation": "pow2", "policy": "priority"},
 }
+# Prompts and outputs on engines of their own.
+GIVEN = {"kv_role": "kv_consumer", "enable_prefix_caching": False}
+KINDS |= {
+    "producer": {"kv_role": "kv_producer"},
+    "async producer": {"kv_role": "kv_producer", "async_scheduling": True},
+    "consumer": GIVEN,
+    "async consumer": GIVEN | {"async_scheduling": True},
+    "priority consumer": GIVEN | {"policy": "priority"},
+    "contiguous consumer": GIVEN | {"memory": "contiguous", "reservation": "exact"},
+}
 # Longest prefix first, in steps of prompts alone, and mixed.
 LPM = {"policy": "lpm", "enable_prefix_caching": True}
 KINDS |= {
@@ -108,7 +118,9 @@ class PrefixRunner:
         copy(self.host, self.pool, step.moves.back)
         copy(self.pool, self.pool, step.moves.within)
         for chunk in step.chunks:
-            self._write(chunk.seq, chunk.start, chunk.start + chunk.num_tokens)
+            is_given = 0 < chunk.start == chunk.seq.num_given_tokens
+            start = 0 if is_given else chunk.start
+            self._write(chunk.seq, start, chunk.start + chunk.num_tokens)
         for seq, start, num_tokens, _ in step.chunks:
             known = seq.token_ids(0, start + num_tokens)
             for position in range(start + num_tokens):
@@ -183,6 +195,15 @@ class Walk:
         """Slots that one sequence can have."""
         return self.config.num_slots
 
+    def most_tokens(self, max_new_tokens: int) -> int:
+        """Of an output that may have so many."""
+        return 1 if self.config.kv_role == "kv_producer" else max_new_tokens
+
+    def num_given(self, seq: Sequence) -> int:
+        """Tokens of its prompt that need not be computed."""
+        is_given = self.config.kv_role == "kv_consumer" and not seq.num_preemptions
+        return len(seq.request.prompt) - 1 if is_given else 0
+
     # --- what happens ---
 
     def add(self) -> None:
@@ -202,6 +223,7 @@ class Walk:
             priority=rng.randint(0, 3),
             stop_token_id=STOP,
         )
+        max_new_tokens = self.most_tokens(max_new_tokens)
         output = reference_output(prompt, max_new_tokens, self.config.max_model_len)
         self.lengths[request_id] = len(output)
         try:
@@ -344,7 +366,7 @@ class Walk:
             self.counts["preempted with a token in flight"] += seq.num_stale
             assert seq.num_stale == self.pending[seq.request.request_id]
         for seq, num_cached in step.admitted:
-            self.num_computed[seq.request.request_id] = num_cached
+            self.num_computed[seq.request.request_id] = num_cached + self.num_given(seq)
             self.counts["hits"] += num_cached > 0
         for seq, start, num_tokens, samples in step.chunks:
             request_id = seq.request.request_id
@@ -378,7 +400,9 @@ class Walk:
     def check_shape(self, step: Step) -> None:
         """The totals that a latency model reads are those of the chunks."""
         decodes = [
-            c for c in step.chunks if c.num_tokens == 1 and c.start >= len(c.seq.request.prompt)
+            c
+            for c in step.chunks
+            if c.num_tokens == 1 and c.start >= (self.num_given(c.seq) or len(c.seq.request.prompt))
         ]
         prefills = [c for c in step.chunks if c not in decodes]
         assert step.num_decodes == len(decodes) + step.num_padded
@@ -392,7 +416,8 @@ class Walk:
         prompt = request.prompt.token_ids(0, len(request.prompt))
         output = self.outputs[request.request_id]
         max_model_len = self.config.max_model_len
-        assert output == reference_output(prompt, request.max_new_tokens, max_model_len)
+        max_new_tokens = self.most_tokens(request.max_new_tokens)
+        assert output == reference_output(prompt, max_new_tokens, max_model_len)
         assert output == seq.output_token_ids
         assert reason == seq.finish_reason == ("stop" if output[-1] == STOP else "length")
         self.said.append(prompt + [token for token in output if token != STOP])
@@ -451,6 +476,7 @@ ASYNC_EVENTS = (*CONTINUOUS_EVENTS, "preempted with a token in flight")
         ("priority", CONTINUOUS_EVENTS),
         ("async priority", ASYNC_EVENTS),
         ("swap", ("finished", "preempted", "swapped out", "swapped in")),
+        ("consumer", ("finished", "refused", "cancelled", "preempted")),
     ],
 )
 def test_walks_meet_everything_they_are_for(kind, events):

@@ -46,6 +46,16 @@ KINDS |= {
     "async contiguous": RUN | {"reservation": "exact", "async_scheduling": True},
     "priority contiguous": RUN | {"reservation": "pow2", "policy": "priority"},
 }
+# Prompts and outputs on engines of their own.
+GIVEN = {"kv_role": "kv_consumer", "enable_prefix_caching": False}
+KINDS |= {
+    "producer": {"kv_role": "kv_producer"},
+    "async producer": {"kv_role": "kv_producer", "async_scheduling": True},
+    "consumer": GIVEN,
+    "async consumer": GIVEN | {"async_scheduling": True},
+    "priority consumer": GIVEN | {"policy": "priority"},
+    "contiguous consumer": GIVEN | {"memory": "contiguous", "reservation": "exact"},
+}
 # Longest prefix first, in steps of prompts alone, and mixed.
 LPM = {"policy": "lpm", "enable_prefix_caching": True}
 KINDS |= {

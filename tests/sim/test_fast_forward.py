@@ -53,6 +53,8 @@ SYSTEMS: list[dict[str, Any]] = [
         "enable_chunked_prefill": False,
         "max_num_batched_tokens": 300,
     },
+    {"kv_role": "kv_producer"},
+    {"kv_role": "kv_consumer", "enable_prefix_caching": False},
     {
         "mixed_batches": False,
         "enable_chunked_prefill": False,

@@ -8,22 +8,16 @@ import pandas as pd
 import pytest
 
 from sim.errors import UserError
-from sim.reproduce.checks import (
-    Below,
+from sim.reproduce.capacities import (
     Capacity,
     CapacityOrder,
     CapacityRatio,
-    Growing,
-    Line,
-    Measured,
-    Multiple,
-    Order,
-    Outcome,
-    Plateau,
-    Ratio,
-    Rising,
+    CapacitySplit,
+    GainOrder,
 )
+from sim.reproduce.checks import Below, Growing, Line, Multiple, Order, Plateau, Ratio, Rising
 from sim.reproduce.figure import draw_ratios
+from sim.reproduce.outcome import Measured, Outcome
 from sim.reproduce.paper import Paper, Series, load_papers
 from sim.reproduce.run import Result, as_frame, run_paper, steady
 from sim.scenario import Scenario
@@ -76,7 +70,7 @@ def published(kvsim):
 def test_every_series_has_a_scenario_at_each_point(name, series):
     for place in range(len(series.at)):
         scenario = load_scenario(FOLDER / f"{series.scenario}.yaml", series.overrides(place))
-        assert build_config(scenario, series.system).num_blocks > 700
+        assert build_config(scenario, series.system).num_blocks > 500
 
 
 @pytest.mark.slow
@@ -89,8 +83,13 @@ def test_every_series_has_a_scenario_at_each_point(name, series):
         ("nim-1.8", 9, 0),
         ("mlperf-4.1", 1, 3),
         ("anyscale-batching", 9, 0),
-        ("pagedattention-rate", 3, 1),
+        ("pagedattention-rate", 9, 1),
         ("pagedattention-prefix", 3, 0),
+        ("anyscale-latency", 10, 0),
+        ("orca", 4, 0),
+        ("sarathi-capacity", 11, 0),
+        ("sarathi-mechanism", 7, 3),
+        ("distserve", 2, 5),
         ("vllm-launch", 8, 0),
         ("sglang", 7, 1),
     ],
@@ -105,7 +104,7 @@ def test_as_many_are_inside_as_the_documentation_says(name, num_inside, num_outs
 
 
 def test_every_publication_is_in_that_test():
-    assert len(PAPERS) == 10
+    assert len(PAPERS) == 15
 
 
 @pytest.mark.slow
@@ -361,6 +360,9 @@ def test_multiples_are_asked_for_in_a_range_and_whether_they_grow():
     assert narrow == Outcome("y / x at q", "4", "3", "2.5 to 2.9", False, numbers)
     (wide,) = Multiple(between=[2.5, math.inf], **third).outcomes(rows)
     assert (wide.expected, wide.is_inside) == ("2.5 at least", True)
+    across = {"kind": "multiple", "metric": "m", "of": "y", "to": "y", "at": "q", "to_at": "p"}
+    (over_itself,) = Multiple(between=[0, 4], **across).outcomes(rows)
+    assert over_itself == Outcome("y at q / y at p", "", "3", "0 to 4", is_inside=True)
     (ours_alone,) = Multiple(between=[1, 4], **third | {"published": None}).outcomes(rows)
     assert ours_alone == Outcome("y / x at q", "", "3", "1 to 4", True)
     (growing,) = Growing(kind="growing", **about).outcomes(rows)
@@ -388,6 +390,69 @@ def test_capacities_are_where_a_limit_is_reached():
     )
     assert (order.ours, order.is_inside) == ("1.38 < 5", True)
     assert (wrong.ours, wrong.is_inside) == ("1.38 < nan", False)
+
+
+def test_a_capacity_is_the_lowest_of_several_metrics():
+    """The delay d stops x at 3 before m does at 3.5; y has no d, and m stops it at 5."""
+    values = {
+        ("x", "m"): [(2, 0.2), (4, 0.6)],
+        ("x", "d"): [(2, 1.0), (4, 3.0)],
+        ("y", "m"): [(4, 0.4), (6, 0.6)],
+    }
+    rows = frame(
+        *(
+            (series, at, m, math.nan, v)
+            for (series, m), points in values.items()
+            for at, v in points
+        )
+    )
+    about = {"metric": "m", "also": {"d": 2.0}}
+    (ratio,) = CapacityRatio(
+        kind="capacity ratio", limit=0.5, of="y", to="x", published="", between=[1, 2], **about
+    ).outcomes(rows)
+    assert (ratio.name, ratio.ours) == ("capacity, y / x, m 0.5, d 2", "1.67")
+    (never,) = Capacity(
+        kind="capacity", limit=0.1, series="x", published=1, within=1, **about
+    ).outcomes(rows)
+    assert (never.ours, never.is_inside) == ("nan", False)
+
+
+def test_gains_in_capacity_are_compared_each_under_its_limit():
+    """x over y is 2 / 4 where m reaches 0.2, and 3 / 5 where it reaches 0.4."""
+    values = {"x": [(1, 0.0), (4, 0.6)], "y": [(3, 0.0), (4, 0.2), (5, 0.4), (6, 1.0)]}
+    rows = frame(
+        *((series, at, "m", math.nan, v) for series, points in values.items() for at, v in points)
+    )
+    gains = [{"of": "x", "to": "y", "limit": limit} for limit in (0.2, 0.4)]
+    rising, falling = (
+        GainOrder(kind="gain order", metric="m", gains=order).outcomes(rows)[0]
+        for order in (gains, gains[::-1])
+    )
+    assert (rising.ours, rising.is_inside) == ("0.5 < 0.6", True)
+    assert not falling.is_inside
+
+
+def test_a_split_serves_what_its_slowest_part_does():
+    """Two at 4 requests/s each and one at 6 serve 6: 2 a GPU, of which one for all serves 1."""
+    values = {"p": (3, 5), "d": (5, 7), "c": (0, 2)}
+    rows = frame(
+        *(
+            (series, at, "m", math.nan, v)
+            for series, (low, high) in values.items()
+            for at, v in ((low, 0), (high, 1))
+        )
+    )
+    (split,) = CapacitySplit(
+        kind="capacity split",
+        metric="m",
+        limit=0.5,
+        parts={"p": 2, "d": 1},
+        to="c",
+        published="2.1",
+        between=[1.5, 2.8],
+    ).outcomes(rows)
+    assert (split.name, split.ours) == ("2 p + 1 d / c, per GPU, m 0.5", "2")
+    assert split.is_inside
 
 
 def test_series_that_do_not_rise_are_named():

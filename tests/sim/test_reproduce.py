@@ -167,7 +167,7 @@ def test_what_was_never_printed_becomes_lines_and_a_table_of_ours(kvsim, publish
     assert left == {"mine.md", "mine-curves.png", "reproduced.json"}
     page = (kvsim.folder / "pages" / "mine.md").read_text()
     assert "| ours | long | TPOT mean | 100 ms |" in page
-    assert "| TPOT mean at long |  | 0 | below 1 | inside |" in page
+    assert "| TPOT mean at long |  | 100 ms | below 1 s | inside |" in page
     assert "nan" not in page + done.stdout
 
 
@@ -181,7 +181,7 @@ def test_command_prints_json(kvsim, published):
         (0.125, False, 0.1),
         (1.0, None, None),
     ]
-    assert paper["follows"][0]["expected"] == "below 1"
+    assert paper["follows"][0]["expected"] == "below 1 s"
 
 
 def test_command_replaces_no_folder_but_an_earlier_reproduction(kvsim, published):

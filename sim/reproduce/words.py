@@ -1,6 +1,7 @@
 """Metrics and their values as a reader wants them."""
 
 _ABBREVIATIONS = ("ttft", "tpot", "itl", "e2e")
+_SHARES = ("_share", "utilisation", "fragmentation")
 
 
 def metric_words(metric: str) -> str:
@@ -17,7 +18,7 @@ def metric_words(metric: str) -> str:
 
 def value(metric: str, number: float) -> str:
     """A value of a metric with its unit."""
-    if metric.endswith("_share"):
+    if metric.endswith(_SHARES):
         return f"{number:.1%}"
     if metric.endswith("_per_s") or not metric.endswith("_s"):
         return f"{number:,.0f}" if number >= 1000 else f"{number:.3g}"

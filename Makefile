@@ -3,13 +3,17 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: run test extras check format wheel clean
+.PHONY: run test test-slow extras check format wheel clean
 
 run: $(VENV)/.installed
 	$(BIN)/kvsim run scenarios/chat.yaml
 
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto -m "not slow"
+
+# The published results and measured runs as a whole, every point of the chat scenario, and the like.
+test-slow: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -n auto -m slow
 
 # What tests of optional kinds need besides; without it they skip and say so. This release of
 # PyTorch, since any will do and others may have to be built for a GPU first.

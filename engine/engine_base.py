@@ -84,11 +84,10 @@ class EngineBase:
         """
         if request.request_id in self._sequences:
             raise RequestError(f"request {request.request_id}: the id is in use")
-        seq, *others = [self._new_sequence(request, i) for i in range(request.sampling.n)]
-        if others:
-            group = SequenceGroup([seq, *others])
-            for output in group.seqs:
-                output.group = group
+        seq = self._new_sequence(request, 0)
+        if request.sampling.n > 1:
+            others = [self._new_sequence(request, i) for i in range(1, request.sampling.n)]
+            SequenceGroup([seq, *others])
         self._refuse_misfit(seq)
         self._num_added += 1
         self._sequences[request.request_id] = seq
@@ -151,7 +150,8 @@ class EngineBase:
     @property
     def head(self) -> Sequence | None:
         """Who is admitted next; None: nobody waits."""
-        return next(iter(self.scheduler.waiting), None)
+        waiting = self.scheduler.waiting
+        return waiting[0] if waiting else None
 
     def usage(self) -> KVUsage:
         """The ledger of the memory now, in slots."""
@@ -224,7 +224,7 @@ class EngineBase:
         """A sequence has its last token."""
         seq.finish_reason = reason
         self.scheduler.finish(seq)
-        if all(output.status is Status.FINISHED for output in seq.outputs):
+        if not seq.group or all(s.status is Status.FINISHED for s in seq.group.seqs):
             self._forget(seq.request.request_id)
 
     def check(self) -> None:

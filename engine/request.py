@@ -174,6 +174,9 @@ class SequenceGroup:
 
     def __init__(self, seqs: "list[Sequence]") -> None:
         self.seqs = seqs
+        for seq in seqs:
+            seq.group = self
+            seq.is_beam = seq.request.sampling.beam_search
         self.start_over()
 
     def start_over(self) -> None:
@@ -190,6 +193,7 @@ class Sequence:
     """A request's progress in the engine: of one of its outputs, if there are several.
 
     index: which output. group: all of them; None where there is only one.
+    is_beam: whether it takes every step together with the other outputs of its request.
     prompt: what the request asks about.
     arrival: its place in the order of arrival.
     num_prompt_tokens: length of the prompt.
@@ -214,6 +218,7 @@ class Sequence:
         "first_step",
         "group",
         "index",
+        "is_beam",
         "lead",
         "max_num_tokens",
         "num_cached_tokens",
@@ -244,6 +249,7 @@ class Sequence:
         self.arrival = arrival
         self.index = index
         self.group: SequenceGroup | None = None
+        self.is_beam = False
         self.prompt = request.prompt.for_output(index) if index else request.prompt
         self._runs: list[BlockRun] = []  # those asked for last, of blocks
         self._runs_range = (0, 0)
@@ -286,11 +292,6 @@ class Sequence:
         """Those that are admitted and preempted with the first of them, such as beams."""
         is_alone = self.group is None or (self.group.is_forked and not self.is_beam)
         return [self] if is_alone else self.outputs
-
-    @property
-    def is_beam(self) -> bool:
-        """Whether it takes every step together with the other outputs of its request."""
-        return self.group is not None and self.request.sampling.beam_search
 
     @property
     def num_tokens(self) -> int:

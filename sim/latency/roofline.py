@@ -137,13 +137,16 @@ class RooflineAttention:
         num_read = (1 - share) * decode_context_tokens
         num_read += share * min(decode_context_tokens, num_decodes * window)
         seconds = self._prefill_kernels_s + num_read * self._mixed_decode_s
-        seconds += sum(num_tokens for num_tokens, _ in prefills) * self._row_s
+        for num_tokens, _ in prefills:
+            seconds += num_tokens * self._row_s
         seconds += (1 - share) * self._chunks_s(prefills, None)
         return seconds + (share * self._chunks_s(prefills, window) if share else 0)
 
     def _chunks_s(self, prefills: Prefills, window: int | None) -> float:
         """The arithmetic of all chunks, or one's way through its context if that takes longer."""
-        pairs = sum(num_pairs(num_tokens, context, window) for num_tokens, context in prefills)
-        longest = max(context for _, context in prefills)
+        pairs = longest = 0
+        for num_tokens, context in prefills:
+            pairs += num_pairs(num_tokens, context, window)
+            longest = max(longest, context)
         num_keys = longest if window is None else min(longest, window)
         return max(pairs * self._pair_s, num_keys * self._key_s)

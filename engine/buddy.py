@@ -1,7 +1,5 @@
 """Hands out runs of neighbouring blocks: a buddy allocator (Knuth, TAOCP 1, section 2.5)."""
 
-import heapq
-
 
 class BuddyAllocator:
     """Blocks 0 to num_blocks - 1, in holes and runs of 1, 2, 4, ... blocks.
@@ -19,11 +17,10 @@ class BuddyAllocator:
         self.num_free = num_blocks
         num_orders = num_blocks.bit_length()
         self._holes: list[set[int]] = [set() for _ in range(num_orders)]  # starts, by order
-        self._queues: list[list[int]] = [[] for _ in range(num_orders)]  # the same, as heaps
         start = 0
         for order in reversed(range(num_orders)):
             if num_blocks >> order & 1:
-                self._put(start, order)
+                self._holes[order].add(start)
                 start += 1 << order
 
     def most_runs(self, num_blocks: int) -> int:
@@ -38,9 +35,10 @@ class BuddyAllocator:
         wanted = _order_of(num_blocks)
         for order in range(wanted, len(self._holes)):
             if self._holes[order]:
-                start = self._pop_first(order)
+                start = min(self._holes[order])
+                self._holes[order].remove(start)
                 for half in reversed(range(wanted, order)):
-                    self._put(start + (1 << half), half)
+                    self._holes[half].add(start + (1 << half))
                 self.num_free -= 1 << wanted
                 return start
         return None
@@ -53,7 +51,7 @@ class BuddyAllocator:
             self._holes[order].remove(buddy)
             start = min(start, buddy)
             order += 1
-        self._put(start, order)
+        self._holes[order].add(start)
 
     def num_free_for(self, num_blocks: int) -> int:
         """Free blocks in holes that are large enough for a run of so many."""
@@ -64,18 +62,6 @@ class BuddyAllocator:
     def size_of(num_blocks: int) -> int:
         """Blocks of the run that is taken for so many: the next power of two."""
         return 1 << _order_of(num_blocks)
-
-    def _put(self, start: int, order: int) -> None:
-        self._holes[order].add(start)
-        heapq.heappush(self._queues[order], start)
-
-    def _pop_first(self, order: int) -> int:
-        holes, queue = self._holes[order], self._queues[order]
-        while queue[0] not in holes:  # merged since
-            heapq.heappop(queue)
-        start = heapq.heappop(queue)
-        holes.remove(start)
-        return start
 
     def check(self, runs: dict[int, int]) -> None:
         """Prove the books against the runs that are held: first block -> blocks asked for."""

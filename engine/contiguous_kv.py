@@ -197,6 +197,9 @@ class ContiguousKVManager:
             self._num_retired_blocks -= run.num_reserved
         else:
             self._count_run(seq, run, -1)
+        if self._copies:  # it may have forked and ended with one and the same step
+            stop = run.start + run.num_reserved
+            self._copies = [copy for copy in self._copies if not run.start <= copy[1] < stop]
         self._allocator.free(run.start, run.num_reserved)
         seq.block_table.clear()
 

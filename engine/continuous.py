@@ -131,7 +131,7 @@ class ContinuousScheduler(Scheduler):
     def _preempt(self, seq: Sequence, step: Step) -> None:
         if seq.lead is not None:
             self._leave_decodes(seq, step)
-        parts = [seq] if self._is_computing_prompt(seq) else seq.company
+        parts = [seq] if self._is_computing_prompt(seq) else seq.gang
         num_computed, num_of_output = seq.num_computed_tokens, seq.num_output_tokens - 1
         seq.num_lost_tokens = num_computed + (len(parts) - 1) * num_of_output
         is_swapped = self.config.preemption == "swap" and self.kv.swap_out(parts)
@@ -272,7 +272,7 @@ class ContinuousScheduler(Scheduler):
         """Bring back what was swapped out, from the head of the queue on while there is room."""
         while self.waiting and self.waiting[0].status is Status.SWAPPED:
             seq = self.waiting[0]
-            parts = [seq] if self._is_computing_prompt(seq) else seq.company
+            parts = [seq] if self._is_computing_prompt(seq) else seq.gang
             num_tokens = min(self._num_wanted(seq), cap, self._budget(step))
             if self._budget(step) < len(parts):
                 break
@@ -288,7 +288,7 @@ class ContinuousScheduler(Scheduler):
                 self._take(step, part, part.num_computed_tokens - num_tokens, num_tokens)
 
     def _has_place_for(self, seq: Sequence) -> bool:
-        return len(self.running) + len(seq.company) <= self.config.max_num_seqs
+        return len(self.running) + len(seq.gang) <= self.config.max_num_seqs
 
     def _admit_waiting(self, step: Step, cap: int) -> None:
         """Admit from the head of the queue; the first that does not fit stops admission."""

@@ -89,13 +89,14 @@ class Engine(EngineBase):
         A sequence cancelled while the step was in flight gets no output.
         """
         self._land(step)
-        outputs = []
         sampling = [chunk.seq for chunk in step.chunks if chunk.samples]
-        self._reorder(sampling)
-        for seq, token_id in zip(sampling, token_ids, strict=True):
-            if seq.status is not Status.FINISHED:
-                outputs.append(self._append(seq, token_id))
-        return outputs
+        token_of = {
+            seq: token_id
+            for seq, token_id in zip(sampling, token_ids, strict=True)
+            if seq.status is not Status.FINISHED
+        }
+        self._reorder(list(token_of))
+        return [self._append(seq, token_id) for seq, token_id in token_of.items()]
 
     def _append(self, seq: Sequence, token_id: int) -> TokenOutput:
         seq.count_output()

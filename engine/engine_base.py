@@ -157,6 +157,10 @@ class EngineBase:
         """The ledger of the memory now, in slots."""
         return self.kv.usage(self.head)
 
+    def is_unfinished(self, request_id: RequestId) -> bool:
+        """Whether a request is in the engine, with at least one output that has not ended."""
+        return request_id in self._sequences
+
     def cancel(self, request_id: RequestId) -> bool:
         """Drop an unfinished request and return its memory; False if there is no such request.
 
@@ -239,7 +243,7 @@ class EngineBase:
             for seq in self._sequences.values()
             for output in seq.outputs
             if output.status is not Status.FINISHED
-            and (output.status is Status.RUNNING or output is output.company[0])
+            and (output.status is Status.RUNNING or output is output.gang[0])
         ]
         assert set(queued) == set(unfinished)
         waiting = (Status.WAITING, Status.SWAPPED)

@@ -180,7 +180,8 @@ class PagedKVManager:
     def swap_in(self, seqs: list[Sequence], num_tokens: int, *, watermark_blocks: int = 0) -> bool:
         """See KVManager. Blocks that they shared they share again, and their prompt with others."""
         assert self._host
-        prompt = self._prompt_of_another(seqs[0])
+        num_filled = seqs[0].block_table.num_tokens
+        prompt = self._prompt_of_another(seqs[0])[: num_filled // self._block_size]
         num_held = self._host.num_blocks_of(seqs, len(prompt))
         num_new = self._num_new_blocks(seqs, num_tokens)
         if num_held + num_new + watermark_blocks > self._allocator.num_free:
@@ -192,7 +193,6 @@ class PagedKVManager:
         holders = Counter(block_id for block_ids in tables.values() for block_id in block_ids)
         for block_id, count in holders.items():
             self._allocator.add_holder([block_id] * (count - 1))
-        num_filled = seqs[0].block_table.num_tokens
         tails = {seq.block_table.block_ids[-1] for seq in seqs}
         self._num_empty_slots += len(tails) * (-num_filled % self._block_size)
         has_room = self.grow_together(seqs) if len(seqs) > 1 else self.grow(seqs[0], num_tokens)

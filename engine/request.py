@@ -288,7 +288,7 @@ class Sequence:
         return self.group is not None and self.index > 0 and not self.group.is_forked
 
     @property
-    def company(self) -> "list[Sequence]":
+    def gang(self) -> "list[Sequence]":
         """Those that are admitted and preempted with the first of them, such as beams."""
         is_alone = self.group is None or (self.group.is_forked and not self.is_beam)
         return [self] if is_alone else self.outputs

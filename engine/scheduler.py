@@ -208,7 +208,7 @@ class Scheduler(ABC):
         step.admitted.append((seq, num_cached_tokens))
         if seq.group and not seq.group.is_forked:
             self._unforked.add(seq)
-        for other in seq.company[1:]:
+        for other in seq.gang[1:]:
             self._run(other)
             other.num_cached_tokens = 0
 
@@ -228,7 +228,7 @@ class Scheduler(ABC):
         self._is_stuck = False
         if seq.status is Status.RUNNING:
             self._stop(seq)
-        elif seq is seq.company[0]:
+        elif seq is seq.gang[0]:
             self.waiting.remove(seq)
         if seq.status is not Status.WAITING:
             self.kv.release(seq)

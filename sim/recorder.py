@@ -50,7 +50,7 @@ class Recorder:
         block_size: int,
         on_finished: Callable[[int], None],
         *,
-        num_outputs: int = 1,
+        num_outputs: int,
         dates_evictions: bool = True,
     ) -> None:
         self._block_size = block_size
@@ -114,9 +114,15 @@ class Recorder:
             self._last_token_ns[self._place(seq)] = self._committed_ns
         for seq in step.preempted:
             self._counts["preemptions"][int(seq.request.request_id)] += 1
-            if seq.is_beam and not seq.num_output_tokens:  # they start over
-                for output in seq.outputs:
-                    self._output_tokens[self._place(output)] = 0
+            if seq.is_beam and not seq.num_output_tokens:
+                self._started_over(seq)
+
+    def _started_over(self, first: Sequence) -> None:
+        """What the beams of a request had written is thrown away."""
+        self._times["first_token_ns"][int(first.request.request_id)] = NEVER
+        for beam in first.outputs:
+            self._output_tokens[self._place(beam)] = 0
+            self._last_token_ns[self._place(beam)] = NEVER
 
     def _looked_up(self, index: int, seq: Sequence, num_cached: int, misses: PrefixMisses) -> None:
         """What the prefix cache had for a request at its first admission, and why no more."""

@@ -177,13 +177,13 @@ class Replica:
         return _StepInFlight(engine.in_flight, end_ns, duration_ns, queues, head, [])
 
     def _answer(self, request_ids: list[RequestId]) -> bool:
-        """Tell whoever waits for these requests; whether anybody does.
+        """Tell whoever waits for those of these requests that have ended; whether anybody does.
 
-        What they send at this instant comes before the next step.
+        They may have outputs that have not. What they send at this instant comes before the next step.
         """
         is_heard = False
         for request_id in request_ids:
-            if request_id in self._answered:
+            if request_id in self._answered and not self._engine.is_unfinished(request_id):
                 self._answered.pop(request_id).succeed()
                 is_heard = True
         return is_heard

@@ -65,7 +65,9 @@ class Multiple(BaseCheck):
 
     def _outcomes(self, values: pd.DataFrame) -> list[Outcome]:
         ours = _by_series(values, "ours")
-        multiple = float(ours[self.of][self.at] / ours[self.to][self.to_at or self.at])
+        multiple = float(
+            ours[self.of][self.at] / ours[self.to][self.at if self.to_at is None else self.to_at]
+        )
         names = f"{self.of} / {self.to} at {self.at}"
         if self.to_at is not None:
             names = f"{self.of} at {self.at} / {self.to} at {self.to_at}"
@@ -116,13 +118,16 @@ class Order(BaseCheck):
 
 
 class Rising(BaseCheck):
-    """The series rise strictly, in the order in which they are named, at every point."""
+    """The series rise strictly, in the order in which they are named, at every point, or some."""
 
     kind: Literal["rising"]
     series: list[str] = Field(min_length=2)
+    at: list[Any] = Field([])
 
     def _outcomes(self, values: pd.DataFrame) -> list[Outcome]:
         ours = _by_series(values, "ours")[self.series]
+        if self.at:
+            ours = ours.loc[self.at]
         outcomes = []
         for at, row in ours.iterrows():
             wrong = [

@@ -78,6 +78,8 @@ def _summary(folder: Path, settings: list[str], point: tuple[Series, int]) -> di
     path = folder / f"{series.scenario}.yaml"
     scenario = load_scenario(path, [*series.overrides(place), *settings])
     records = simulate(scenario, series.system)
+    if records.first_refusal:
+        raise UserError(f"{path}: {series.title} at {series.at[place]}: {records.first_refusal}")
     num_requests = len(records.requests)
     first = math.floor(series.warm_up * num_requests)
     return steady(records, first, num_requests - math.floor(series.cool_down * num_requests))

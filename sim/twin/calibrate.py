@@ -55,7 +55,9 @@ class _Calibration:
         engine = build_engine(scenario, config, workload)
         assert isinstance(engine, Engine)
         self._clock = CpuClock()
-        recorder = Recorder(len(workload), config.block_size, lambda _: None)
+        recorder = Recorder(
+            len(workload), config.block_size, lambda _: None, num_outputs=workload.num_outputs
+        )
         self._replica = LiveReplica(engine, recorder, self._clock)
         self._rng = random.Random(_SEED)
         numbers = self._rng.sample(range(len(workload)), len(workload))

@@ -159,8 +159,8 @@ class LiveReplica:
                 if not self._wait(senders.next_ns):
                     return
                 continue
-            for output in outputs:
-                if output.finished:
+            for request_id in dict.fromkeys(o.request_id for o in outputs if o.finished):
+                if not self._engine.is_unfinished(request_id):
                     senders.answer(self._now_ns)
 
     def step(self) -> list[TokenOutput] | None:

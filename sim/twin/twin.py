@@ -112,6 +112,7 @@ def serve_live(
         len(workload),
         config.block_size,
         lambda _: None,
+        num_outputs=workload.num_outputs,
         dates_evictions=config.enable_prefix_caching,
     )
     with threadpool_limits(1), rare_garbage_collection():

@@ -130,6 +130,19 @@ def test_beams_are_those_of_a_dense_search(way):
     assert bool(num_preemptions) == way.startswith("tight")
 
 
+def test_beams_that_are_cancelled_while_a_step_runs_get_no_tokens():
+    config = EngineConfig(**SMALL)
+    engine = Engine(config, ToyLMRunner(MODEL, config))
+    engine.add_request(Request("r", TokenPrompt(PROMPTS[0]), 6, beams(2)))
+    engine.step()
+    step = engine.schedule()
+    token_ids = engine.run(step)
+    assert engine.cancel("r")
+    assert engine.commit(step, token_ids) == []
+    engine.check()
+    assert engine.kv.num_free_blocks == config.num_blocks
+
+
 def test_text_of_beams_comes_at_their_end():
     config = EngineConfig(**SMALL)
     engine = Engine(config, ToyLMRunner(MODEL, config))
@@ -330,6 +343,13 @@ KINDS: dict[str, dict[str, Any]] = {
         "num_cpu_blocks": 10,
         "enable_prefix_caching": False,
     },
+    "short chunks swap": {
+        "preemption": "swap",
+        "num_cpu_blocks": 3,
+        "long_prefill_token_threshold": 3,
+        "reserve_full_isl": False,
+        "enable_prefix_caching": False,
+    },
     "contiguous": {
         "memory": "contiguous",
         "reservation": "exact",
@@ -416,7 +436,6 @@ class Pair:
     def advance(self, num_steps: int) -> None:
         self.num_ahead += num_steps
         self.replay.advance(num_steps)
-        self.replay.kv.take_moves()  # for sequences that ended with their first token
         for _ in range(num_steps):
             step = self.stepwise.schedule()
             if self.config.async_scheduling:

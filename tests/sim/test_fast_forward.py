@@ -47,6 +47,7 @@ SYSTEMS: list[dict[str, Any]] = [
         "enable_prefix_caching": False,
     },
     {"memory": "contiguous", "reservation": "pow2", "enable_prefix_caching": False},
+    {"memory": "contiguous", "reservation": "exact", "enable_prefix_caching": False},
     {"preemption": "swap", "num_cpu_blocks": 30, "enable_prefix_caching": False},
     {
         "mixed_batches": False,

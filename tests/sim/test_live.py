@@ -48,7 +48,7 @@ def live(workload, **settings):
     config = EngineConfig(**({"block_size": 4, "num_blocks": 64, "max_model_len": 64} | settings))
     clock = FakeClock()
     engine = Engine(config, SlowRunner(workload, clock), with_text=False)
-    recorder = Recorder(len(workload), config.block_size, lambda _: None)
+    recorder = Recorder(len(workload), config.block_size, lambda _: None, num_outputs=1)
     replica = LiveReplica(engine, recorder, clock)
     replica.serve(senders_of(workload), request_maker(workload))
     engine.check()

@@ -229,6 +229,13 @@ def test_user_sends_the_next_request_at_the_answer(new_workload, serve):
     assert stamps(serve(workload)) == [(0, 0, 10, 20), (20, 20, 30, 30), (30, 30, 40, 50)]
 
 
+def test_user_waits_for_the_last_of_several_outputs(new_workload, serve):
+    """Three outputs, two tokens a step: all have a token at 10, the first two end at 30."""
+    workload = new_workload((2, 3), (2, 3), closed_loop=users(1), num_outputs=3)
+    records = serve(workload, max_num_batched_tokens=2)
+    assert stamps(records) == [(0, 0, 10, 50), (50, 50, 60, 100)]
+
+
 def test_user_thinks_between_answer_and_request(new_workload, serve):
     records = serve(new_workload((4, 2), (4, 1), closed_loop=users(1, think_ms=5)))
     assert stamps(records) == [(0, 0, 10, 20), (25, 25, 35, 35)]
@@ -473,7 +480,7 @@ def test_step_in_which_the_only_chunk_made_room_for_itself_is_followed_at_once()
         block_size=2, num_blocks=4, max_model_len=16, policy="priority", max_wait_s=9.0
     )
     engine = Engine(config, ReplayRunner({0: [1] * 6, 1: [1] * 6}), with_text=False)
-    recorder = Recorder(2, config.block_size, lambda _: None)
+    recorder = Recorder(2, config.block_size, lambda _: None, num_outputs=1)
     env = simpy.Environment()
     replica = Replica(env, engine, LinearLatency(step_s=0.001), recorder)
 

@@ -11,7 +11,8 @@ from sim.scenario.file import load_scenario
 from sim.twin import calibrate
 from sim.twin.calibrate import time_steps
 from sim.twin.command import calibrate_scenario, twin_scenario
-from sim.twin.twin import check_can_be_twinned, run_twin
+from sim.twin.live import CpuClock
+from sim.twin.twin import check_can_be_twinned, run_twin, serve_live
 
 TINY = """\
 name: tiny
@@ -49,6 +50,14 @@ def test_calibration_has_steps_of_all_kinds(write):
     assert any(context for step in steps for _, context in step.prefills)
     assert any(step.after_idle for step in steps)
     assert min(step.duration_ns for step in steps) > 0
+
+
+def test_twin_of_several_outputs_serves_them_all(write):
+    scenario = load_scenario(write(), ["workload.n=2"])
+    assert max(step.num_decodes for step in time_steps(scenario, "default")) == 4
+    records, _, _ = serve_live(scenario, "default", CpuClock)
+    assert records.num_outputs == 2
+    assert (records.requests["output_tokens"] > 2).all()
 
 
 def test_calibration_of_a_static_batch_ends(write):

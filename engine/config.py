@@ -6,16 +6,43 @@ from dataclasses import dataclass, fields
 
 from engine.eviction import EVICTION
 
-BATCHING = ("static", "continuous")
-POLICIES = ("fcfs", "priority", "lpm")
-PREEMPTIONS = ("recompute", "swap")
-PADDINGS = ("none", "batch", "limit")
-MEMORY = ("paged", "contiguous")
 ORACLES = ("pow2", "exact")  # reservations that know the output
 RESERVATIONS = ("max", "limit", *ORACLES)
-KV_ROLES = ("kv_both", "kv_producer", "kv_consumer")
+CHOICES = {
+    "batching": ("static", "continuous"),
+    "padding": ("none", "batch", "limit"),
+    "policy": ("fcfs", "priority", "lpm"),
+    "preemption": ("recompute", "swap"),
+    "memory": ("paged", "contiguous"),
+    "reservation": ("none", *RESERVATIONS),
+    "kv_role": ("kv_both", "kv_producer", "kv_consumer"),
+    "eviction": tuple(EVICTION),
+}
 CAN_BE_0 = ("long_prefill_token_threshold", "max_batch_total_tokens")
 LARGEST = 10_000_000  # of any count; more blocks than that are a slip of the pen
+# (setting, its values, another setting, what that must be with them)
+NEEDS: tuple[tuple[str, tuple[object, ...] | range, str, tuple[object, ...]], ...] = (
+    ("padding", ("batch", "limit"), "batching", ("static",)),
+    ("async_scheduling", (True,), "batching", ("continuous",)),
+    ("memory", ("contiguous",), "reservation", RESERVATIONS),
+    ("enable_prefix_caching", (True,), "memory", ("paged",)),
+    ("kv_role", ("kv_consumer",), "enable_prefix_caching", (False,)),
+    ("kv_role", ("kv_consumer",), "batching", ("continuous",)),
+    ("preemption", ("swap",), "batching", ("continuous",)),
+    ("preemption", ("swap",), "memory", ("paged",)),
+    ("preemption", ("swap",), "reservation", ("none",)),
+    ("preemption", ("swap",), "policy", ("fcfs",)),
+    ("preemption", ("swap",), "enable_prefix_caching", (False,)),
+    ("preemption", ("swap",), "async_scheduling", (False,)),
+    ("mixed_batches", (False,), "enable_chunked_prefill", (False,)),
+    ("mixed_batches", (False,), "async_scheduling", (False,)),
+    ("mixed_batches", (False,), "policy", ("fcfs", "lpm")),
+    ("policy", ("lpm",), "batching", ("continuous",)),
+    ("policy", ("lpm",), "enable_prefix_caching", (True,)),
+    ("max_batch_total_tokens", range(1, LARGEST + 1), "batching", ("continuous",)),
+    ("max_batch_total_tokens", range(1, LARGEST + 1), "mixed_batches", (False,)),
+    ("max_batch_total_tokens", range(1, LARGEST + 1), "reservation", RESERVATIONS),
+)
 
 
 class ConfigError(ValueError):
@@ -45,10 +72,12 @@ class EngineConfig:
         it is dropped; `swap`, it is moved to the memory of the host, and back later, where there
         is room for it, else dropped.
     num_cpu_blocks: room on the host, with `swap`.
-    memory: `paged` takes blocks as they are needed, `contiguous` a run of them at admission.
-    reservation: blocks of a run, for: `max`, max_model_len tokens; `limit`, the prompt and as many
-        tokens as the request may get; `pow2`, the prompt and the output rounded up to a power of
-        two; `exact`, what will be filled. The last two need an oracle that knows the output.
+    memory: `paged` takes whatever blocks are free, `contiguous` a run of them, at admission.
+    reservation: what a request is given when it is admitted: `none`, blocks for what is computed,
+        and more as it grows (where batches are static, for all that it may get); `max`, for
+        max_model_len tokens; `limit`, for the prompt and as many tokens as the request may get;
+        `pow2`, for the prompt and the output rounded up to a power of two; `exact`, for what will
+        be filled. The last two need an oracle that knows the output.
     kv_role: what the engine does where prompts and outputs are computed apart: `kv_producer`, ends
         requests with their first token and hands their K/V on; `kv_consumer`, is given the K/V of
         prompts, but for their last token, when it admits them, and computes what a preemption took;
@@ -87,7 +116,7 @@ class EngineConfig:
     preemption: str = "recompute"
     num_cpu_blocks: int = 512
     memory: str = "paged"
-    reservation: str = "max"
+    reservation: str = "none"
     kv_role: str = "kv_both"
     enable_prefix_caching: bool = False
     eviction: str = "lru"
@@ -108,85 +137,30 @@ class EngineConfig:
                 lowest = 0 if field.name in CAN_BE_0 else 1
                 in_range = lowest <= getattr(self, field.name) <= LARGEST
                 self._require(field.name, f"from {lowest} to {LARGEST}", in_range)
-        self._require("batching", " or ".join(BATCHING), self.batching in BATCHING)
-        self._require("policy", " or ".join(POLICIES), self.policy in POLICIES)
-        self._require("padding", " or ".join(PADDINGS), self.padding in PADDINGS)
-        self._require(
-            "padding",
-            "none with continuous batching",
-            self.batching == "static" or self.padding == "none",
-        )
-        self._require("memory", " or ".join(MEMORY), self.memory in MEMORY)
-        self._require("reservation", " or ".join(RESERVATIONS), self.reservation in RESERVATIONS)
-        self._require("kv_role", " or ".join(KV_ROLES), self.kv_role in KV_ROLES)
-        self._require(
-            "enable_prefix_caching",
-            "false with contiguous memory, or kv_role kv_consumer",
-            (self.memory == "paged" and self.kv_role != "kv_consumer")
-            or not self.enable_prefix_caching,
-        )
-        self._require(
-            "kv_role",
-            "kv_both or kv_producer with static batching",
-            self.batching == "continuous" or self.kv_role != "kv_consumer",
-        )
-        self._require("preemption", " or ".join(PREEMPTIONS), self.preemption in PREEMPTIONS)
-        self._require(
-            "preemption",
-            "recompute with static batching, contiguous memory, policy priority, prefix caching, "
-            "or async_scheduling",
-            self.preemption == "recompute"
-            or (
-                (self.batching, self.memory, self.policy) == ("continuous", "paged", "fcfs")
-                and not (self.enable_prefix_caching or self.async_scheduling)
-            ),
-        )
-        self._require("eviction", " or ".join(EVICTION), self.eviction in EVICTION)
-        self._require(
-            "async_scheduling",
-            "false with static batching",
-            self.batching == "continuous" or not self.async_scheduling,
-        )
-        is_like_v0 = not (self.enable_chunked_prefill or self.async_scheduling)
-        self._require(
-            "mixed_batches",
-            "true with enable_chunked_prefill, async_scheduling, or policy priority",
-            self.mixed_batches or (is_like_v0 and self.policy != "priority"),
-        )
-        self._require(
-            "policy",
-            "fcfs or priority with static batching, or without enable_prefix_caching",
-            self.policy != "lpm" or (self.batching == "continuous" and self.enable_prefix_caching),
-        )
-        self._check_tgi()
+        for name, choices in CHOICES.items():
+            self._require(name, " or ".join(choices), getattr(self, name) in choices)
+        for name, value, other, needed in NEEDS:
+            if getattr(self, name) in value and getattr(self, other) not in needed:
+                self._refuse_together(name, other, needed)
         is_version = re.fullmatch(r"[0-9]{1,4}\.[0-9]{1,4}([.+a-z].*)?", self.vllm_version)
         self._require("vllm_version", "a version such as 0.32 or 0.11.0", bool(is_version))
         self._require("max_wait_s", "from 0 to 1e9", 0 <= self.max_wait_s <= 1e9)
         self._require("watermark", "from 0 to below 1", 0 <= self.watermark < 1)
-        if not self.enable_chunked_prefill:
-            self._require(
-                "max_num_batched_tokens",
-                f">= max_model_len ({self.max_model_len}) while enable_chunked_prefill is false",
-                self.max_num_batched_tokens >= self.max_model_len,
-            )
-
-    def _check_tgi(self) -> None:
         ratio = self.waiting_served_ratio
         self._require("waiting_served_ratio", "from 0 to 1e9", 0 <= ratio <= 1e9)
-        if not self.max_batch_total_tokens:
-            return
-        is_like_tgi = (
-            self.batching == "continuous" and not self.mixed_batches and self.memory == "contiguous"
-        )
-        self._require(
-            "max_batch_total_tokens",
-            "0 with static batching, mixed_batches, or paged memory",
-            is_like_tgi,
-        )
-        self._require(
-            "max_batch_total_tokens",
-            f">= max_model_len ({self.max_model_len}), or some requests could never run",
-            self.max_batch_total_tokens >= self.max_model_len,
+        if not self.enable_chunked_prefill:
+            self._require_a_whole_request("max_num_batched_tokens", "while no prompt is in chunks")
+        if self.max_batch_total_tokens:
+            self._require_a_whole_request("max_batch_total_tokens", "or some could never run")
+
+    def _require_a_whole_request(self, name: str, why: str) -> None:
+        least = self.max_model_len
+        self._require(name, f">= max_model_len ({least}), {why}", getattr(self, name) >= least)
+
+    def _refuse_together(self, name: str, other: str, needed: tuple[object, ...]) -> None:
+        raise ConfigError(
+            f"{name}: got {getattr(self, name)!r}, which needs {other} "
+            f"{' or '.join(str(value) for value in needed)}, not {getattr(self, other)!r}"
         )
 
     def _require(self, name: str, expected: str, holds: bool) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from engine.buddy import BuddyAllocator
 from engine.config import EngineConfig
-from engine.kv_manager import NO_MOVES, KVUsage, Moves, OutputTokens, final_slots
+from engine.kv_manager import NO_MOVES, KVUsage, Moves, OutputTokens, final_slots, reserved_slots
 from engine.request import Sequence
 
 
@@ -245,18 +245,7 @@ class ContiguousKVManager:
 
     def _num_reserved(self, seq: Sequence) -> int:
         """Blocks that a sequence reserves."""
-        num_output = self._output_tokens(seq)
-        match self._config.reservation:
-            case "max":
-                num_slots = self._config.max_model_len
-            case "limit":
-                num_slots = seq.max_num_tokens
-            case "pow2":
-                rounded_up = 1 << (num_output - 1).bit_length()
-                num_slots = min(seq.num_prompt_tokens + rounded_up, self._config.max_model_len)
-            case _:
-                num_slots = self._final_slots(seq)
-        return self._num_blocks_for(num_slots)
+        return self._num_blocks_for(reserved_slots(self._config, seq, self._output_tokens(seq)))
 
     def _final_slots(self, seq: Sequence) -> int:
         is_async = self._config.async_scheduling

@@ -24,13 +24,13 @@ from engine.static import StaticScheduler
 
 
 def _kv_manager(config: EngineConfig, output_tokens: OutputTokens, *, is_known: bool) -> KVManager:
-    if config.memory == "paged":
-        return PagedKVManager(config, output_tokens)
     if config.reservation in ORACLES and not is_known:
         raise ConfigError(
             f"reservation: got {config.reservation!r}, which an oracle decides; nobody knows how "
             "long outputs of this engine will be"
         )
+    if config.memory == "paged":
+        return PagedKVManager(config, output_tokens)
     return ContiguousKVManager(config, output_tokens)
 
 
@@ -111,11 +111,8 @@ class EngineBase:
                 f"within max_model_len {self.config.max_model_len}"
             )
         num_outputs = len(seq.outputs)
-        if num_outputs > 1 and not self._can_fork:
-            raise RequestError(
-                f"{name}: {num_outputs} outputs need continuous batching, the policy fcfs and "
-                "max_batch_total_tokens 0"
-            )
+        if num_outputs > 1 and (obstacle := self._obstacle_to_forks()):
+            raise RequestError(f"{name}: {num_outputs} outputs need {obstacle}")
         if num_outputs > self.config.max_num_seqs:
             raise RequestError(
                 f"{name}: {num_outputs} outputs are {num_outputs} sequences, max_num_seqs is "
@@ -135,11 +132,18 @@ class EngineBase:
                 f"{seq.max_output_tokens} new tokens need {misfit}"
             )
 
-    @property
-    def _can_fork(self) -> bool:
+    def _obstacle_to_forks(self) -> str | None:
+        """The first setting under which requests have one output, and what it should be."""
         config = self.config
-        is_known = (config.batching, config.policy) == ("continuous", "fcfs")
-        return is_known and not config.max_batch_total_tokens
+        if config.batching != "continuous":
+            return "batching continuous"
+        if config.policy != "fcfs":
+            return f"policy fcfs, not {config.policy}"
+        if config.max_batch_total_tokens:
+            return "max_batch_total_tokens 0"
+        if config.memory == "paged" and config.reservation != "none":
+            return f"reservation none with paged memory, not {config.reservation}"
+        return None
 
     def _output_tokens(self, seq: Sequence) -> int:
         """See OutputTokens."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
+from engine.config import EngineConfig
 from engine.request import Sequence
 
 
@@ -57,6 +58,22 @@ def final_slots(seq: Sequence, num_output_tokens: int, *, is_async: bool) -> int
     return min(num_tokens if is_async else num_tokens - 1, seq.max_num_tokens - 1)
 
 
+def reserved_slots(config: EngineConfig, seq: Sequence, num_output_tokens: int) -> int:
+    """Slots that a sequence is given when it is admitted, by `config.reservation`."""
+    match config.reservation:
+        case "none":
+            return 0
+        case "max":
+            return config.max_model_len
+        case "limit":
+            return seq.max_num_tokens
+        case "pow2":
+            rounded_up = 1 << (num_output_tokens - 1).bit_length()
+            return min(seq.num_prompt_tokens + rounded_up, config.max_model_len)
+        case _:
+            return final_slots(seq, num_output_tokens, is_async=config.async_scheduling)
+
+
 class KVManager(Protocol):
     """KV memory of an engine. Every operation takes all it needs, or takes nothing and says so.
 
@@ -107,7 +124,8 @@ class KVManager(Protocol):
     ) -> bool:
         """Give a waiting sequence its cached prefix and room for `num_tokens` tokens after it.
 
-        reserve_tokens: take room for so many tokens in all, when that is more.
+        reserve_tokens: take room for so many tokens in all, when that is more, unless
+            `config.reservation` says for how many.
         fit_tokens: refuse unless room for so many tokens in all is there, though not taken.
         watermark_blocks: blocks that must stay free besides.
         Returns whether it was done. The first time, `seq.prefix_misses` says what was not cached.

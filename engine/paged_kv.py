@@ -1,4 +1,4 @@
-"""Paged KV memory: fixed-size blocks on demand, shared through the prefix trie when it is on."""
+"""Paged KV memory: fixed-size blocks, on demand or reserved, shared through the prefix trie."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from engine.allocator import BlockAllocator
 from engine.block_table import BlockTable
 from engine.config import EngineConfig
 from engine.host_blocks import HostBlocks
-from engine.kv_manager import NO_MOVES, KVUsage, Moves, OutputTokens, final_slots
+from engine.kv_manager import NO_MOVES, KVUsage, Moves, OutputTokens, final_slots, reserved_slots
 from engine.prefix_trie import PrefixTrie
 from engine.request import PrefixMisses, Sequence
 
@@ -20,8 +20,9 @@ class PagedKVManager:
     """
 
     def __init__(self, config: EngineConfig, output_tokens: OutputTokens) -> None:
+        self._config = config
         self._output_tokens = output_tokens
-        self._is_async = config.async_scheduling
+        self._is_reserved = config.reservation != "none"
         self._block_size = config.block_size
         self._num_blocks = config.num_blocks
         self._allocator = BlockAllocator(config.num_blocks, config.eviction)
@@ -48,12 +49,13 @@ class PagedKVManager:
 
     @property
     def num_growable_blocks(self) -> int:
-        """See KVManager."""
-        return self._allocator.num_free
+        """See KVManager. With reservations, whoever runs has all that it can come to need."""
+        return self._num_reserved_blocks if self._is_reserved else self._allocator.num_free
 
     def misfit(self, seq: Sequence) -> str | None:
         """See KVManager."""
-        num_blocks = self._num_blocks_for(seq.max_num_tokens - 1)  # the last is never fed back
+        num_slots = self._num_reserved_slots(seq) or seq.max_num_tokens - 1  # the last is never fed
+        num_blocks = self._num_blocks_for(num_slots)
         if seq.is_beam:  # all that may not be shared, for all of them at once
             num_shared = seq.num_prompt_tokens // self._block_size
             num_blocks += (len(seq.outputs) - 1) * (num_blocks - num_shared)
@@ -109,6 +111,7 @@ class PagedKVManager:
         watermark_blocks: int = 0,
     ) -> bool:
         """See KVManager."""
+        reserve_tokens = self._num_reserved_slots(seq) or reserve_tokens
         num_filled = len(prefix) * self._block_size + num_tokens
         num_held = self._num_blocks_for(max(num_filled, reserve_tokens))
         # Those of the prefix that are free now, and held afterwards.
@@ -132,7 +135,8 @@ class PagedKVManager:
 
     def _count_beyond(self, seq: Sequence, num_held: int) -> None:
         """Note for the books how many of the blocks it reserved a sequence will never fill."""
-        slots = final_slots(seq, self._output_tokens(seq), is_async=self._is_async)
+        is_async = self._config.async_scheduling
+        slots = final_slots(seq, self._output_tokens(seq), is_async=is_async)
         self._num_beyond[seq] = num_beyond = max(num_held - self._num_blocks_for(slots), 0)
         self._num_beyond_blocks += num_beyond
 
@@ -247,8 +251,16 @@ class PagedKVManager:
         self._num_empty_slots -= num_tokens
         return True
 
+    def _num_reserved_slots(self, seq: Sequence) -> int:
+        if not self._is_reserved:
+            return 0
+        return reserved_slots(self._config, seq, self._output_tokens(seq))
+
     def begin(self, seqs: list[Sequence], steps: list[int] | None = None) -> bool:
         """See KVManager."""
+        if self._is_reserved:
+            self._num_reserved_blocks -= len(seqs)
+            return True
         if len(seqs) > self._allocator.num_free:
             return False
         if not seqs:

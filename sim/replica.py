@@ -179,7 +179,8 @@ class Replica:
     def _answer(self, request_ids: list[RequestId]) -> bool:
         """Tell whoever waits for those of these requests that have ended; whether anybody does.
 
-        They may have outputs that have not. What they send at this instant comes before the next step.
+        Some may have outputs that have not. What they send at this instant comes before the next
+        step.
         """
         is_heard = False
         for request_id in request_ids:

@@ -13,18 +13,20 @@ from sim.plots.style import save
 def draw_figures(folder: Path, summary: pd.DataFrame, results: list[Result]) -> None:
     """PNG files for a run: against what was swept if that is one number, and of its last point.
 
-    summary: has a row for each result, in the same order.
+    summary: has a row for each result, in the same order. In at least one of them a request is
+        served; a run that serves none is in no figure of what happened over time.
     """
     key = _swept_number(summary, results)
     if key:
         save(throughput(summary, key), folder / "throughput.png")
         save(latency(summary, key), folder / "latency.png")
-    last = _last_point(results)
+    served = [place for place in range(len(results)) if summary["finished"].iloc[place]]
+    last = _last_point([results[place] for place in served])
     if not key:
         save(latency_distribution(last), folder / "latency.png")
     save(kv_memory(last), folder / "kv_memory.png")
-    at_last = [result.job.labels == last[0].job.labels for result in results]
-    save(kv_shares(summary[at_last], last[0]), folder / "kv_shares.png")
+    at_last = [place for place in served if results[place].job.labels == last[0].job.labels]
+    save(kv_shares(summary.iloc[at_last], last[0]), folder / "kv_shares.png")
 
 
 def _swept_number(summary: pd.DataFrame, results: list[Result]) -> str | None:
@@ -36,8 +38,9 @@ def _swept_number(summary: pd.DataFrame, results: list[Result]) -> str | None:
 
 
 def _last_point(results: list[Result]) -> list[Result]:
-    """The first run of each system at the last point of the sweep."""
-    last, first = results[-1].job, results[0].job
+    """The first run of each system at the last point of the sweep that is among these."""
+    last = results[-1].job
+    first = next(r.job for r in results if r.job.labels == last.labels)
     return [
         result
         for result in results

@@ -1,5 +1,7 @@
 """Where KV memory goes: the ledger over time, and its means."""
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -20,16 +22,20 @@ _CLASS_COLOURS = {
     "free": "#EEEEEE",
 }
 _NUM_BINS = 400
+_MOST_IN_A_COLUMN = 4
 _LEAST_LABELLED_PERCENT = 4  # narrower ones have no room for a number
 
 
 def kv_memory(results: list[Result]) -> Figure:
     """The ledger over time, stacked, a panel for each system."""
-    num_systems = len(results)
-    figure = Figure(figsize=(8, 1.2 + 2.1 * num_systems), layout="constrained")
-    panels = figure.subplots(num_systems, 1, sharex=True, sharey=True, squeeze=False)[:, 0]
+    num_columns = 1 if len(results) <= _MOST_IN_A_COLUMN else 2
+    num_rows = math.ceil(len(results) / num_columns)
+    figure = Figure(figsize=(4 + 4 * num_columns, 1.2 + 2.1 * num_rows), layout="constrained")
+    panels = [*figure.subplots(num_rows, num_columns, sharex=True, sharey=True, squeeze=False).flat]
+    for axes in panels[len(results) :]:
+        axes.remove()
     shown = [name for name in KVUsage._fields if _is_ever_used(results, name)]
-    for axes, result in zip(panels, results, strict=True):
+    for axes, result in zip(panels, results, strict=False):
         edges_s, shares = _binned_shares(result.records.steps, shown)
         axes.stackplot(
             np.repeat(edges_s, 2)[1:-1],  # each bin as a step
@@ -38,15 +44,17 @@ def kv_memory(results: list[Result]) -> Figure:
             colors=[_CLASS_COLOURS[name] for name in shown],
         )
         axes.set_title(result.job.system, loc="left", fontsize="medium")
-        axes.set_ylabel("% of KV slots")
         axes.set_ylim(0, 100)
         axes.margins(x=0)
         axes.set_xlim(left=0)
         for side in ("top", "right"):
             axes.spines[side].set_visible(False)
-    panels[-1].set_xlabel(f"simulated time (s); means over 1/{_NUM_BINS} of the time shown")
+    figure.supxlabel(
+        f"simulated time (s); means over 1/{_NUM_BINS} of the time shown", fontsize="medium"
+    )
+    figure.supylabel("% of KV slots", fontsize="medium")
     handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles[::-1], labels[::-1], frameon=False, loc="outside right center")
+    figure.legend(handles, labels, frameon=False, loc="outside upper left", ncols=len(labels))
     figure.suptitle(
         f"KV memory over time, {point_in_words(results[0])}", x=0.01, ha="left", fontsize="large"
     )

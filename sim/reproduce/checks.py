@@ -29,7 +29,7 @@ from sim.reproduce.words import metric_words, value
 
 
 class Ratio(BaseCheck):
-    """One series by another, at every point within a share of what was published."""
+    """One series by another, at every point that was published within a share of that."""
 
     kind: Literal["ratio"]
     of: str
@@ -46,6 +46,7 @@ class Ratio(BaseCheck):
                 self.within,
             )
             for at in published.index
+            if not math.isnan(published[self.of][at] / published[self.to][at])
         ]
 
 

@@ -1,12 +1,15 @@
 """What a publication printed, and the scenarios that redraw it: scenarios/published/*.toml."""
 
 import tomllib
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from sim.errors import UserError
+from sim.reproduce.capacities import Gain
 from sim.reproduce.checks import Check
 from sim.scenario.mistakes import user_error
 from sim.scenario.spec import Spec
@@ -43,7 +46,9 @@ class Series(Spec):
     def _has_a_value_at_each_point(self) -> Self:
         if "at" not in self.points:
             raise ValueError("points: got no `at`, expected names of the points")
-        for name, column in {**self.points, **self.published, **self.tolerance}.items():
+        for name, column in chain(
+            *(d.items() for d in (self.points, self.published, self.tolerance))
+        ):
             if len(column) != len(self.at):
                 raise ValueError(f"{name}: got {len(column)} values, expected {len(self.at)}")
         if unknown := self.tolerance.keys() - self.published.keys():
@@ -75,6 +80,49 @@ class Paper(Spec):
     source: str
     series: list[Series] = Field(min_length=1)
     checks: list[Check] = Field([])
+
+    @model_validator(mode="after")
+    def _checks_ask_of_what_is_there(self) -> Self:
+        all_series = {series.title: series for series in self.series}
+        for number, check in enumerate(self.checks):
+            titles = list(_series_in(check))
+            if unknown := [title for title in titles if title not in all_series]:
+                raise ValueError(
+                    f"checks.{number}: got series {unknown[0]!r}, expected one of "
+                    f"{', '.join(all_series)}"
+                )
+            asked = [all_series[title] for title in titles] or self.series
+            if not any(check.metric in series.published for series in asked):
+                raise ValueError(
+                    f"checks.{number}.metric: got {check.metric!r}, expected one that is published "
+                    "of these series"
+                )
+            points = {at for series in asked for at in series.at}
+            if missing := [at for at in _points_in(check) if at not in points]:
+                raise ValueError(
+                    f"checks.{number}: got point {missing[0]!r}, expected one of "
+                    f"{', '.join(str(at) for at in points)}"
+                )
+        return self
+
+
+def _series_in(check: Check | Gain) -> Iterator[str]:
+    """The titles of the series that a check names."""
+    for name, value in check:
+        if name in ("of", "to") or (name == "series" and isinstance(value, str)):
+            yield value
+        elif name in ("series", "parts"):
+            yield from value
+        elif name == "gains":
+            for gain in value:
+                yield from _series_in(gain)
+
+
+def _points_in(check: Check) -> Iterator[Any]:
+    """The points that a check names."""
+    for name, value in check:
+        if name in ("at", "to_at") and value is not None:
+            yield from value if isinstance(value, list) else [value]
 
 
 def load_papers(folder: Path, names: list[str]) -> dict[str, Paper]:

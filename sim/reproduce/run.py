@@ -77,6 +77,11 @@ def _summary(folder: Path, settings: list[str], point: tuple[Series, int]) -> di
     series, place = point
     path = folder / f"{series.scenario}.yaml"
     scenario = load_scenario(path, [*series.overrides(place), *settings])
+    if series.system not in scenario.systems:
+        raise UserError(
+            f"{series.title}: got system {series.system!r}, {path} has "
+            f"{', '.join(scenario.systems)}"
+        )
     records = simulate(scenario, series.system)
     if records.first_refusal:
         raise UserError(f"{path}: {series.title} at {series.at[place]}: {records.first_refusal}")

@@ -347,7 +347,9 @@ def test_step_without_chunks_is_not_in_flight(async_world):
 
 
 def test_static_batching_cannot_be_asynchronous():
-    with pytest.raises(ConfigError, match="async_scheduling: got True, expected false"):
+    with pytest.raises(
+        ConfigError, match="async_scheduling: got True, which needs batching continuous"
+    ):
         EngineConfig(batching="static", async_scheduling=True)
 
 

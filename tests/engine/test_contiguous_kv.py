@@ -131,5 +131,12 @@ def test_oracle_is_needed_where_the_output_decides(reservation):
 
 
 def test_nothing_is_shared():
-    with pytest.raises(ConfigError, match="enable_prefix_caching: got True, expected false with"):
-        EngineConfig(memory="contiguous", enable_prefix_caching=True)
+    with pytest.raises(
+        ConfigError, match="enable_prefix_caching: got True, which needs memory paged"
+    ):
+        EngineConfig(memory="contiguous", reservation="max", enable_prefix_caching=True)
+
+
+def test_run_is_reserved_by_some_rule():
+    with pytest.raises(ConfigError, match="memory: got 'contiguous', which needs reservation max"):
+        EngineConfig(memory="contiguous")

@@ -82,11 +82,11 @@ def test_consumer_goes_on_with_the_tokens_of_an_engine_for_all(new_world):
         ),
         (
             {"kv_role": "kv_consumer", "enable_prefix_caching": True},
-            "enable_prefix_caching: got True, expected false with contiguous memory, or kv_role",
+            "kv_role: got 'kv_consumer', which needs enable_prefix_caching False, not True",
         ),
         (
             {"kv_role": "kv_consumer", "batching": "static"},
-            "kv_role: got 'kv_consumer', expected kv_both or kv_producer with static batching",
+            "kv_role: got 'kv_consumer', which needs batching continuous, not 'static'",
         ),
     ],
 )

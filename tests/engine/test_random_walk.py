@@ -49,6 +49,13 @@ KINDS |= {
     "async contiguous": RUN | {"reservation": "exact", "async_scheduling": True},
     "priority contiguous": RUN | {"reservation": "pow2", "policy": "priority"},
 }
+# Paged memory, once by each rule.
+KINDS |= {
+    "reserved": {"reservation": "max"},
+    "static reserved": {"reservation": "pow2", "batching": "static"},
+    "async reserved": {"reservation": "exact", "async_scheduling": True},
+    "priority reserved": {"reservation": "limit", "policy": "priority"},
+}
 # Prompts and outputs on engines of their own.
 GIVEN = {"kv_role": "kv_consumer", "enable_prefix_caching": False}
 KINDS |= {
@@ -66,16 +73,16 @@ KINDS |= {
     "longest prefix": LPM,
     "async longest prefix": LPM | {"async_scheduling": True},
 }
-KINDS["tgi"] = (
-    RUN
-    | KINDS["prefill first"]
-    | {
-        "reservation": "limit",
-        "max_batch_total_tokens": 130,
-        "waiting_served_ratio": 0.9,
-        "max_waiting_tokens": 7,
-    }
-)
+TGI = {
+    "reservation": "limit",
+    "max_batch_total_tokens": 130,
+    "waiting_served_ratio": 0.9,
+    "max_waiting_tokens": 7,
+}
+KINDS |= {
+    "tgi": KINDS["prefill first"] | TGI,
+    "contiguous tgi": RUN | KINDS["prefill first"] | TGI,
+}
 
 
 def next_token(prefix: list[int]) -> int:
@@ -188,7 +195,7 @@ class Walk:
     @property
     def is_reserving(self) -> bool:
         """More than a request may come to need is asked for."""
-        return self.config.memory == "contiguous"
+        return self.config.reservation != "none"
 
     @property
     def largest_run(self) -> int:

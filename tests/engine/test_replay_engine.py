@@ -46,6 +46,13 @@ KINDS |= {
     "async contiguous": RUN | {"reservation": "exact", "async_scheduling": True},
     "priority contiguous": RUN | {"reservation": "pow2", "policy": "priority"},
 }
+# Paged memory, once by each rule.
+KINDS |= {
+    "reserved": {"reservation": "max"},
+    "static reserved": {"reservation": "pow2", "batching": "static"},
+    "async reserved": {"reservation": "exact", "async_scheduling": True},
+    "priority reserved": {"reservation": "limit", "policy": "priority"},
+}
 # Prompts and outputs on engines of their own.
 GIVEN = {"kv_role": "kv_consumer", "enable_prefix_caching": False}
 KINDS |= {
@@ -63,16 +70,16 @@ KINDS |= {
     "longest prefix": LPM,
     "async longest prefix": LPM | {"async_scheduling": True},
 }
-KINDS["tgi"] = (
-    RUN
-    | KINDS["prefill first"]
-    | {
-        "reservation": "limit",
-        "max_batch_total_tokens": 130,
-        "waiting_served_ratio": 0.9,
-        "max_waiting_tokens": 7,
-    }
-)
+TGI = {
+    "reservation": "limit",
+    "max_batch_total_tokens": 130,
+    "waiting_served_ratio": 0.9,
+    "max_waiting_tokens": 7,
+}
+KINDS |= {
+    "tgi": KINDS["prefill first"] | TGI,
+    "contiguous tgi": RUN | KINDS["prefill first"] | TGI,
+}
 SEEDS = range(60)
 NUM_TURNS_UNDER_LOAD = 50
 FIRST_ANSWER = 10_000  # content id

@@ -273,21 +273,26 @@ def test_contiguous_runs_are_reserved_for_all_outputs_at_once():
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
-        ({"batching": "static"}, "2 outputs need continuous batching, the policy fcfs"),
-        ({"policy": "priority"}, "2 outputs need continuous batching, the policy fcfs"),
+        ({"batching": "static"}, "2 outputs need batching continuous"),
+        ({"policy": "priority"}, "2 outputs need policy fcfs, not priority"),
         (
             {"policy": "lpm", "enable_prefix_caching": True},
-            "2 outputs need continuous batching, the policy fcfs",
+            "2 outputs need policy fcfs, not lpm",
+        ),
+        (
+            {"reservation": "limit"},
+            "2 outputs need reservation none with paged memory, not limit",
         ),
         (
             {
                 "memory": "contiguous",
+                "reservation": "limit",
                 "mixed_batches": False,
                 "enable_chunked_prefill": False,
                 "max_batch_total_tokens": 4096,
                 "max_num_batched_tokens": 4096,
             },
-            "2 outputs need .* and max_batch_total_tokens 0",
+            "2 outputs need max_batch_total_tokens 0",
         ),
         ({"max_num_seqs": 1}, "2 outputs are 2 sequences, max_num_seqs is 1"),
         (

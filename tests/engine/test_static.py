@@ -208,5 +208,5 @@ def test_next_batch_waits_for_rows_that_have_ended(static_world):
 
 
 def test_padding_is_for_static_batches():
-    with pytest.raises(ConfigError, match="padding: got 'batch', expected none with continuous"):
+    with pytest.raises(ConfigError, match="padding: got 'batch', which needs batching static"):
         EngineConfig(padding="batch")

@@ -114,9 +114,9 @@ def test_whoever_runs_when_all_others_are_gone_owes_no_decode(tgi_world):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"batching": "static"}, "expected 0 with static batching, mixed_batches, or paged"),
-        ({"mixed_batches": True}, "expected 0 with static batching, mixed_batches, or paged"),
-        ({"memory": "paged"}, "expected 0 with static batching, mixed_batches, or paged"),
+        ({"batching": "static"}, "which needs batching continuous, not 'static'"),
+        ({"mixed_batches": True}, "which needs mixed_batches False, not True"),
+        ({"memory": "paged", "reservation": "none"}, "which needs reservation max or limit"),
         ({"max_model_len": 65}, r"got 64, expected >= max_model_len \(65\), or some"),
         ({"waiting_served_ratio": -1.0}, "waiting_served_ratio: got -1.0, expected from 0"),
         ({"max_waiting_tokens": 0}, "max_waiting_tokens: got 0, expected from 1"),

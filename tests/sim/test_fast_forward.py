@@ -48,6 +48,7 @@ SYSTEMS: list[dict[str, Any]] = [
     },
     {"memory": "contiguous", "reservation": "pow2", "enable_prefix_caching": False},
     {"memory": "contiguous", "reservation": "exact", "enable_prefix_caching": False},
+    {"reservation": "exact"},
     {"preemption": "swap", "num_cpu_blocks": 30, "enable_prefix_caching": False},
     {
         "mixed_batches": False,
@@ -60,9 +61,7 @@ SYSTEMS: list[dict[str, Any]] = [
         "mixed_batches": False,
         "enable_chunked_prefill": False,
         "max_num_batched_tokens": 300,
-        "memory": "contiguous",
         "reservation": "limit",
-        "enable_prefix_caching": False,
         "max_batch_total_tokens": 300,
         "waiting_served_ratio": 0.9,
         "max_waiting_tokens": 7,
@@ -143,9 +142,10 @@ def random_scenario(seed: int) -> Scenario:
     if rng.random() < 0.5:
         workload["max_new_tokens"] = rng.randint(5, 60)
     # More than one output is refused in sessions, where batches are static or go by priority or
-    # prefix, and with TGI; beams where steps are asynchronous.
+    # prefix, with TGI, and where blocks are reserved; beams where steps are asynchronous.
     system = SYSTEMS[seed % len(SYSTEMS)]
     has_one = {"batching", "policy", "max_batch_total_tokens", "sessions"}
+    has_one |= {"reservation"} if system.get("memory") != "contiguous" else set()
     if not has_one & {*system, *workload}:
         workload["n"] = rng.choice([1, 1, 2, 4])
         if workload["n"] > 1 and "async_scheduling" not in system and rng.random() < 0.5:

@@ -262,10 +262,6 @@ def test_linear_counts_what_is_left_out_as_nothing(new_scenario, new_step):
             },
             ("on 2 x", "fp8 weights, bfloat16 KV", "medians", "0.02 ms a sequence"),
         ),
-        (
-            {"latency": {"kind": "silicon"}, "hardware": "h200"},
-            ("aiconfigurator-core", "1 x h200"),
-        ),
         ({"latency": {"kind": "constant", "step_time_s": 1}}, ("constant",)),
     ],
 )

@@ -94,8 +94,8 @@ class SamplingParams:
     ignore_eos: bool = False
 
     def __post_init__(self) -> None:
-        if self.n < 1:
-            raise RequestError(f"n: got {self.n}, expected >= 1")
+        if type(self.n) is not int or self.n < 1:
+            raise RequestError(f"n: got {self.n!r}, expected a whole number from 1")
         if self.beam_search and not (self.n > 1 and self.ignore_eos and self.temperature == 0):
             raise RequestError("beam_search: expected n >= 2, ignore_eos and temperature 0 with it")
         if not self.temperature >= 0:
@@ -128,6 +128,11 @@ class Request:
     stop_token_id: int = EOS
 
     def __post_init__(self) -> None:
+        if isinstance(self.prompt, str):
+            raise RequestError(
+                f"request {self.request_id}: prompt: got a text, expected token ids, as in "
+                "TokenPrompt(engine.tokenizer.encode(text))"
+            )
         if len(self.prompt) < 1:
             raise RequestError(f"request {self.request_id}: the prompt is empty")
         if self.max_new_tokens < 1:
@@ -354,7 +359,8 @@ def _without(runs: list[BlockRun], num_blocks: int) -> list[BlockRun]:
 class TokenOutput(NamedTuple):
     """One new token.
 
-    output: which of the request's outputs it belongs to.
+    output: which of the request's outputs it belongs to. Of a beam it is the token that the beam now
+        ends with; what came before may be another beam's, so its whole text comes with its end.
     `text` is printable: control characters, broken bytes and backslashes are escaped.
     """
 

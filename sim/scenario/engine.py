@@ -16,7 +16,7 @@ class DeploymentSpec(Spec):
 
     kv_cache_memory_bytes: of one GPU, instead of what gpu_memory_utilization leaves for it.
     swap_bandwidth_bytes_per_s: between one GPU and its host, as `engine.preemption: swap` uses it.
-        25 GB/s are what is left of the 31.5 GB/s of PCIe 4.0 x16 in long copies.
+        25 GB/s, assumed, are four fifths of the 31.5 GB/s of PCIe 4.0 x16.
     """
 
     tensor_parallel_size: int = Field(1, ge=1, le=1024)

@@ -202,5 +202,5 @@ class WorkloadSpec(Spec):
             name = "sessions" if self.sessions else "a trace"
             raise ValueError(f"n: got {self.n} with {name}, expected 1")
         if self.beam_search and self.n == 1:
-            raise ValueError("beam_search: expected n, the width of the search, to be 2 or more")
+            raise ValueError("n: got 1 with beam_search, expected its width, 2 or more")
         return self

@@ -10,8 +10,6 @@ from engine.request import (
     RequestError,
     RequestId,
     SamplingParams,
-    Sequence,
-    Status,
     TokenOutput,
     TokenPrompt,
 )
@@ -22,7 +20,9 @@ from engine.runners import (
     TeacherForcingRunner,
     ToyLMRunner,
 )
-from engine.scheduler import Chunk, Scheduler, Step
+from engine.scheduler import Scheduler
+from engine.sequence import Sequence, Status
+from engine.step import Chunk, Step
 from engine.transformer import Transformer, TransformerConfig
 
 __all__ = [

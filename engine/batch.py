@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.kv_pool import FloatArray, IntArray
-from engine.scheduler import Chunk
+from engine.step import Chunk
 
 
 @dataclass(frozen=True, slots=True)

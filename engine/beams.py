@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.kv_pool import FloatArray
-from engine.request import RequestId, Sequence
+from engine.request import RequestId
+from engine.sequence import Sequence
 from engine.tokenizer import EOS
 
 # Of the beams of a request, with so many tokens written and of such a width: the parents of its

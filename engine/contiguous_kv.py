@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from engine.buddy import BuddyAllocator
 from engine.config import EngineConfig
 from engine.kv_manager import NO_MOVES, KVUsage, Moves, OutputTokens, final_slots, reserved_slots
-from engine.request import Sequence
+from engine.sequence import Sequence
 
 
 @dataclass(frozen=True)

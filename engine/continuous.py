@@ -1,17 +1,17 @@
 """Iteration-level batching: who runs is decided anew at every step, by the rules of vLLM V1."""
 
-from bisect import insort
 from itertools import islice
 
 from engine.config import EngineConfig
 from engine.decode_batch import Deadlines, DecodeBatch
 from engine.kv_manager import KVManager
-from engine.request import Sequence, Status
-from engine.scheduler import Scheduler, Step, running_order
+from engine.scheduler import Scheduler, running_order
+from engine.sequence import Sequence, Status
+from engine.step import Step
 
 
 class ContinuousScheduler(Scheduler):
-    """First come first served, running sequences first, preemption by recomputation.
+    """First come first served, running sequences first, preemption of the last.
 
     Prefill and decode are the same thing: a sequence needs its known tokens that are not computed
     yet, as many as the step's token budget still holds.
@@ -343,42 +343,3 @@ class ContinuousScheduler(Scheduler):
 
     def _take(self, step: Step, seq: Sequence, start: int, num_tokens: int) -> None:
         seq.num_placeholders += step.add(seq, start, num_tokens)
-
-
-class PriorityScheduler(ContinuousScheduler):
-    """The lowest priority number first, of equals the first to come; the last of them is preempted.
-
-    Unlike with first come first served, the victim may have its place in this step already.
-    """
-
-    def add(self, seq: Sequence) -> None:
-        """Queue a new sequence at its rank."""
-        self._requeue(seq)
-        self._is_stuck = False
-
-    def _requeue(self, seq: Sequence) -> None:
-        insort(self.waiting, seq, key=_rank)
-
-    def _can_decode_together(self, step: Step, cap: int) -> bool:
-        """Only with room for all: the rank of a victim is looked up among all that run."""
-        assert self.decodes is not None
-        block_size = self.config.block_size
-        num_blocks = len(self.decodes.beginning(step.index)) + sum(
-            1 + self._num_wanted(seq) // block_size for seq in self.others
-        )
-        return num_blocks <= self.kv.num_growable_blocks and super()._can_decode_together(step, cap)
-
-    def _victim(self) -> Sequence:
-        return max(self.running, key=_rank)
-
-    def _preempt(self, seq: Sequence, step: Step) -> None:
-        chunk = step.remove(seq)
-        if chunk:
-            seq.num_placeholders -= chunk.samples
-        super()._preempt(seq, step)
-        if chunk:  # which is not computed
-            seq.num_lost_tokens -= chunk.num_tokens
-
-
-def _rank(seq: Sequence) -> tuple[int, int]:
-    return seq.request.priority, seq.arrival

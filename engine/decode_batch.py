@@ -3,7 +3,7 @@
 import heapq
 from collections import defaultdict
 
-from engine.request import Sequence
+from engine.sequence import Sequence
 
 _NOBODY: dict[int, Sequence] = {}
 

@@ -17,13 +17,12 @@ from engine.request import (
     RequestError,
     RequestId,
     SamplingParams,
-    Sequence,
-    Status,
     TokenOutput,
     TokenPrompt,
 )
 from engine.runners import Runner
-from engine.scheduler import Step
+from engine.sequence import Sequence, Status
+from engine.step import Step
 
 
 class Engine(EngineBase):

@@ -6,21 +6,17 @@ from typing import Any
 
 from engine.config import ORACLES, ConfigError, EngineConfig
 from engine.contiguous_kv import ContiguousKVManager
-from engine.continuous import ContinuousScheduler, PriorityScheduler
+from engine.continuous import ContinuousScheduler
 from engine.kv_manager import KVManager, KVUsage, OutputTokens
 from engine.longest_prefix import LongestPrefixPrefillFirstScheduler, LongestPrefixScheduler
 from engine.paged_kv import PagedKVManager
 from engine.prefill_first import PrefillFirstScheduler, TGIScheduler
-from engine.request import (
-    Request,
-    RequestError,
-    RequestId,
-    Sequence,
-    SequenceGroup,
-    Status,
-)
-from engine.scheduler import Scheduler, Step
+from engine.priority import PriorityScheduler
+from engine.request import Request, RequestError, RequestId
+from engine.scheduler import Scheduler
+from engine.sequence import Sequence, SequenceGroup, Status
 from engine.static import StaticScheduler
+from engine.step import Step
 
 
 def _kv_manager(config: EngineConfig, output_tokens: OutputTokens, *, is_known: bool) -> KVManager:

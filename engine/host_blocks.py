@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from engine.allocator import BlockAllocator
-from engine.request import Sequence
+from engine.sequence import Sequence
 
 Copies = list[tuple[int, int]]  # (from, to) of each block
 

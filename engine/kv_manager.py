@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from engine.config import EngineConfig
-from engine.request import Sequence
+from engine.sequence import Sequence
 
 
 class KVUsage(NamedTuple):

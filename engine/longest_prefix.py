@@ -2,8 +2,8 @@
 
 from engine.continuous import ContinuousScheduler
 from engine.prefill_first import PrefillFirstScheduler
-from engine.request import Sequence
-from engine.scheduler import Step
+from engine.sequence import Sequence
+from engine.step import Step
 
 MOST_MATCHED = 128  # that wait; of more, SGLang leaves the queue as it is
 

@@ -10,7 +10,7 @@ from engine.config import EngineConfig
 from engine.host_blocks import HostBlocks
 from engine.kv_manager import NO_MOVES, KVUsage, Moves, OutputTokens, final_slots, reserved_slots
 from engine.prefix_trie import PrefixTrie
-from engine.request import PrefixMisses, Sequence
+from engine.sequence import PrefixMisses, Sequence
 
 
 class PagedKVManager:

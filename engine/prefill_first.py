@@ -5,8 +5,8 @@ from itertools import islice
 from engine.config import EngineConfig
 from engine.continuous import ContinuousScheduler
 from engine.kv_manager import KVManager
-from engine.request import Sequence
-from engine.scheduler import Step
+from engine.sequence import Sequence
+from engine.step import Step
 
 
 class PrefillFirstScheduler(ContinuousScheduler):

@@ -8,8 +8,9 @@ from engine.beams import BeamParents, choose_parents, unmoved
 from engine.config import EngineConfig
 from engine.decode_batch import Deadlines
 from engine.engine_base import EngineBase
-from engine.request import Sequence, Status
-from engine.scheduler import Step, running_order
+from engine.scheduler import running_order
+from engine.sequence import Sequence, Status
+from engine.step import Step
 
 
 class Progress(NamedTuple):

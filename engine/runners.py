@@ -8,9 +8,10 @@ from engine.batch import StepBatch
 from engine.beams import BeamParents, best_tokens, choose_parents, unmoved
 from engine.config import ConfigError, EngineConfig
 from engine.kv_pool import KVPool
-from engine.request import RequestId, Sequence
+from engine.request import RequestId
 from engine.sampling import sample
-from engine.scheduler import Step
+from engine.sequence import Sequence
+from engine.step import Step
 from engine.transformer import Transformer
 
 

@@ -3,8 +3,9 @@
 from engine.config import EngineConfig
 from engine.decode_batch import DecodeBatch
 from engine.kv_manager import KVManager
-from engine.request import Sequence, Status
-from engine.scheduler import Scheduler, Step
+from engine.scheduler import Scheduler
+from engine.sequence import Sequence, Status
+from engine.step import Step
 
 
 class StaticScheduler(Scheduler):

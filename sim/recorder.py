@@ -11,8 +11,9 @@ import pandas as pd
 
 from engine.kv_manager import KVUsage
 from engine.replay_engine import Progress
-from engine.request import PrefixMisses, RequestId, Sequence, TokenOutput
-from engine.scheduler import Step
+from engine.request import RequestId, TokenOutput
+from engine.sequence import PrefixMisses, Sequence
+from engine.step import Step
 from sim.ledger import Int64Array, LedgerIntegral, UsageArrays, decoded_on, integral
 from sim.records import FINISH_REASONS, Records
 from sim.step_table import StepRows, StepTable

@@ -11,8 +11,9 @@ from simpy.events import EventPriority
 
 from engine.engine import Engine
 from engine.replay_engine import Progress, ReplayEngine
-from engine.request import Request, RequestError, RequestId, Sequence
-from engine.scheduler import Step
+from engine.request import Request, RequestError, RequestId
+from engine.sequence import Sequence
+from engine.step import Step
 from sim.latency.model import LatencyModel
 from sim.recorder import Recorder
 

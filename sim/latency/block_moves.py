@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from engine.config import EngineConfig
-from engine.scheduler import Step
+from engine.step import Step
 from sim import catalogue
 from sim.latency.model import LatencyModel
 from sim.scenario import ProfileSpec, RooflineSpec, Scenario, SiliconSpec

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from engine.scheduler import Step
+from engine.step import Step
 
 _FEW_STEPS = 24  # up to here numbers are faster than arrays
 

@@ -132,8 +132,10 @@ def load_papers(folder: Path, names: list[str]) -> dict[str, Paper]:
     """
     files = {path.stem: path for path in sorted(folder.glob("*.toml"))}
     if not files:
-        raise UserError(f"{folder}: no published figures; expected files such as NAME.toml "
-            "(`--scenarios` says where)")
+        raise UserError(
+            f"{folder}: no published figures; expected files such as NAME.toml "
+            "(`--scenarios` says where)"
+        )
     if unknown := [name for name in names if name not in files]:
         raise UserError(f"got {unknown[0]}, expected one of {', '.join(files)}")
     return {name: _load(files[name]) for name in names or files}

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from engine.engine import Engine
 from engine.request import Request, RequestError, TokenOutput
-from engine.scheduler import Step
+from engine.step import Step
 from sim.latency.timed_steps import TimedStep
 from sim.recorder import Queues, Recorder
 from workloads import Workload

@@ -8,8 +8,9 @@ import threadpoolctl
 
 from engine.config import EngineConfig
 from engine.engine import Engine
-from engine.request import Request, RequestId, Sequence, TokenOutput, TokenPrompt
-from engine.scheduler import Step
+from engine.request import Request, RequestId, TokenOutput, TokenPrompt
+from engine.sequence import Sequence
+from engine.step import Step
 
 STOP = -1
 

@@ -8,8 +8,9 @@ import pytest
 from engine.attention import paged_attention
 from engine.batch import StepBatch
 from engine.kv_pool import FloatArray, KVPool
-from engine.request import Request, Sequence, TokenPrompt
-from engine.scheduler import Chunk
+from engine.request import Request, TokenPrompt
+from engine.sequence import Sequence
+from engine.step import Chunk
 
 NUM_BLOCKS = 64
 

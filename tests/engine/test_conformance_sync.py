@@ -13,7 +13,7 @@ import pytest
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.request import Request, TokenPrompt
-from engine.scheduler import Step
+from engine.step import Step
 
 STOP = -1
 

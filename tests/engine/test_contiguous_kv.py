@@ -5,8 +5,9 @@ import pytest
 from engine.config import ConfigError, EngineConfig
 from engine.contiguous_kv import ContiguousKVManager
 from engine.engine import Engine
-from engine.request import Request, RequestError, Sequence, TokenPrompt
+from engine.request import Request, RequestError, TokenPrompt
 from engine.runners import ReplayRunner
+from engine.sequence import Sequence
 
 OUTPUT = {"a": 5, "b": 9, "c": 3}  # tokens
 

@@ -5,7 +5,8 @@ import random
 import pytest
 
 from engine.decode_batch import Deadlines, DecodeBatch
-from engine.request import Request, Sequence, TokenPrompt
+from engine.request import Request, TokenPrompt
+from engine.sequence import Sequence
 
 BLOCK_SIZE = 4
 

@@ -4,8 +4,9 @@ import pytest
 
 from engine.config import EngineConfig
 from engine.engine import Engine
-from engine.request import Request, RequestError, Status, TokenPrompt
-from engine.scheduler import Step
+from engine.request import Request, RequestError, TokenPrompt
+from engine.sequence import Status
+from engine.step import Step
 from engine.tokenizer import EOS
 
 

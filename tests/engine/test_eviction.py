@@ -10,7 +10,8 @@ import pytest
 from engine.allocator import BlockAllocator
 from engine.config import ConfigError, EngineConfig
 from engine.eviction import EVICTION
-from engine.request import Request, Sequence, TokenPrompt
+from engine.request import Request, TokenPrompt
+from engine.sequence import Sequence
 
 
 class NaivePool:

@@ -59,5 +59,5 @@ def test_short_of_memory_nobody_is_looked_up_until_something_changes(new_world, 
 
 @pytest.mark.parametrize("settings", [{"enable_prefix_caching": False}, {"batching": "static"}])
 def test_longest_prefix_needs_a_cache_and_a_queue(settings):
-    with pytest.raises(ConfigError, match="policy: got 'lpm', which needs (enable|batch)"):
+    with pytest.raises(ConfigError, match=r"policy: got 'lpm', which needs (enable|batch)"):
         EngineConfig(**(LPM | settings))

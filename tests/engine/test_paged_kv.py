@@ -9,7 +9,8 @@ import pytest
 from engine.config import EngineConfig
 from engine.kv_manager import KVUsage
 from engine.paged_kv import PagedKVManager
-from engine.request import Request, Sequence, TokenPrompt
+from engine.request import Request, TokenPrompt
+from engine.sequence import Sequence
 
 BLOCK_SIZE = 4
 

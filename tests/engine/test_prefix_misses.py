@@ -12,7 +12,8 @@ import pytest
 from engine.config import EngineConfig
 from engine.eviction import EVICTION
 from engine.paged_kv import PagedKVManager
-from engine.request import PrefixMisses, Request, Sequence, TokenPrompt
+from engine.request import Request, TokenPrompt
+from engine.sequence import PrefixMisses, Sequence
 
 BLOCK_SIZE = 2
 

@@ -13,8 +13,9 @@ import pytest
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.eviction import EVICTION
-from engine.request import Request, RequestError, Sequence, TokenOutput, TokenPrompt
-from engine.scheduler import Step
+from engine.request import Request, RequestError, TokenOutput, TokenPrompt
+from engine.sequence import Sequence
+from engine.step import Step
 
 STOP = -1
 ALPHABET = (0, 1, 2)  # few tokens, so that prompts often agree by chance as well

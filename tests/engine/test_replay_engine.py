@@ -11,9 +11,10 @@ from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.eviction import EVICTION
 from engine.replay_engine import Progress, ReplayEngine
-from engine.request import Request, RequestError, Sequence, TokenOutput
+from engine.request import Request, RequestError, TokenOutput
 from engine.runners import ReplayRunner
-from engine.scheduler import Step
+from engine.sequence import Sequence
+from engine.step import Step
 from workloads.content import AnswerTokens, Segment, SegmentPrompt
 
 # The ways to run that a walk can take; the other settings are drawn.

@@ -5,10 +5,11 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from engine.request import Request, SamplingParams, Sequence, TokenPrompt
+from engine.request import Request, SamplingParams, TokenPrompt
 from engine.runners import ReplayRunner, ScriptedLengthRunner
 from engine.sampling import sample
-from engine.scheduler import Step
+from engine.sequence import Sequence
+from engine.step import Step
 from engine.tokenizer import EOS, VOCAB_SIZE
 
 LOGITS = np.log(np.array([0.1, 0.4, 0.05, 0.3, 0.15], np.float32))

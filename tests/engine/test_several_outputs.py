@@ -19,9 +19,10 @@ from engine import (
     TransformerConfig,
 )
 from engine.replay_engine import ReplayEngine
-from engine.request import RequestId, Sequence
+from engine.request import RequestId
 from engine.runners import ReplayRunner
-from engine.scheduler import Step
+from engine.sequence import Sequence
+from engine.step import Step
 from engine.tokenizer import EOS, decode, printable
 from workloads.content import AnswerTokens, SegmentPrompt
 

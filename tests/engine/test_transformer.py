@@ -8,10 +8,11 @@ import pytest
 from engine.batch import StepBatch
 from engine.config import ConfigError, EngineConfig
 from engine.kv_pool import FloatArray, KVPool
-from engine.request import GREEDY, Request, SamplingParams, Sequence, TokenPrompt
+from engine.request import GREEDY, Request, SamplingParams, TokenPrompt
 from engine.runners import ToyLMRunner
 from engine.sampling import sample
-from engine.scheduler import Chunk, Step
+from engine.sequence import Sequence
+from engine.step import Chunk, Step
 from engine.tokenizer import EOS, VOCAB_SIZE
 from engine.transformer import RotaryTable, Transformer, TransformerConfig, rotate
 

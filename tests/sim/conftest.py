@@ -21,7 +21,7 @@ from engine import (
     Runner,
     SamplingParams,
 )
-from engine.scheduler import Step
+from engine.step import Step
 from sim.catalogue.hardware import Hardware
 from sim.catalogue.model import Model
 from sim.clients import send

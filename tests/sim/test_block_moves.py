@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from engine.kv_manager import Moves
-from engine.scheduler import Step
+from engine.step import Step
 from sim.latency.block_moves import with_block_moves
 from sim.latency.linear import LinearLatency
 from sim.scenario import Scenario

@@ -41,6 +41,10 @@ def reproduce(
             for table in tables(papers[name], results, outcomes):
                 print_table(table)
             print(f"{name}: {count(results, outcomes)}\n")
+        if len(done) > 1:
+            results = [result for values, _ in done.values() for result in values]
+            outcomes = [outcome for _, follows in done.values() for outcome in follows]
+            print(f"all: {count(results, outcomes)}")
     print(f"pages and figures in {out}", file=sys.stderr)
 
 

@@ -215,6 +215,17 @@ def test_summary_by_hand(finished):
     assert float(row["live_share"]) == pytest.approx(5 * 0.04 / 0.54 * 9.5 / (512 * 16))
 
 
+@pytest.mark.parametrize("sweep", [(), ("--set", "sweep={engine.max_num_seqs: [1, 2]}")])
+def test_system_that_serves_nobody_stands_beside_one_that_does(call, kvsim, sweep):
+    systems = "systems={large: {}, tiny: {num_blocks: 1, block_size: 1}}"
+    code, out, err = call("run", "small.yaml", "--set", systems, *sweep)
+    assert code == 0, err
+    assert "tiny" in out
+    assert "5 requests refused" in err
+    (folder,) = kvsim.left()
+    assert "kv_shares.png" in kvsim.left(f"runs/{folder}/figures")
+
+
 def test_seed_on_the_command_line_is_that_of_the_scenario(call):
     _, out, _ = call("run", "small.yaml", "--seed", "7", "--format", "csv", "--quiet")
     (row,) = csv.DictReader(io.StringIO(out))

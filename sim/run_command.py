@@ -112,13 +112,13 @@ def _memory_lines(scenario: Scenario) -> list[str]:
     """Of every system: the size of the KV cache where the GPUs decide it, else whether it fits."""
     if isinstance(scenario.latency, ConstantSpec | LinearSpec | FittedSpec):
         return []  # of no GPU in particular
-    lines = []
+    systems_of: dict[str, list[str]] = {}  # of a line: those that it is true of
     for system in scenario.systems:
-        if scenario.engine_settings(system)["num_blocks"] == "auto":
-            lines += [f"{system}: {line}" for line in build_kv_size(scenario, system).lines()]
-        else:
-            lines += _misfit(scenario, system)
-    return lines
+        is_auto = scenario.engine_settings(system)["num_blocks"] == "auto"
+        lines = build_kv_size(scenario, system).lines() if is_auto else _misfit(scenario, system)
+        for line in lines:
+            systems_of.setdefault(line, []).append(system)
+    return [f"{', '.join(systems)}: {line}" for line, systems in systems_of.items()]
 
 
 def _misfit(scenario: Scenario, system: str) -> list[str]:
@@ -128,7 +128,7 @@ def _misfit(scenario: Scenario, system: str) -> list[str]:
     if pool_bytes <= left_bytes:
         return []
     return [
-        f"warning: the KV pool of {system!r} takes {pool_bytes / 1e9:.0f} GB of each GPU, "
+        f"warning: the KV pool takes {pool_bytes / 1e9:.0f} GB of each GPU, "
         f"{scenario.hardware} has {max(left_bytes, 0) / 1e9:.0f} GB beside its share of "
         f"{scenario.model}"
     ]

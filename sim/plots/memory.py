@@ -54,7 +54,7 @@ def kv_memory(results: list[Result]) -> Figure:
     )
     figure.supylabel("% of KV slots", fontsize="medium")
     handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, frameon=False, loc="outside upper left", ncols=len(labels))
+    figure.legend(handles, labels, frameon=False, loc="outside lower center", ncols=len(labels))
     figure.suptitle(
         f"KV memory over time, {point_in_words(results[0])}", x=0.01, ha="left", fontsize="large"
     )

@@ -261,16 +261,14 @@ def auto_yaml(kvsim):
 
 
 def test_run_prints_what_vllm_prints_of_every_system(kvsim, auto_yaml):
-    """Once for each system that takes what is left: 2,588 blocks, and of 32 tokens 1,294."""
+    """Of those that take what is left: 2,588 blocks, and of 32 tokens 1,294."""
     auto_yaml("systems: {plain: {}, large: {block_size: 32}, given: {num_blocks: 9}}\n")
     done = kvsim("run", "auto.yaml")
     assert done.returncode == 0
     lines = [line for line in done.stderr.splitlines() if "KV cache" in line or "conc" in line]
     assert lines == [
-        "plain: GPU KV cache size: 41,408 tokens",
-        "plain: Maximum concurrency for 4,096 tokens per request: 10.11x",
-        "large: GPU KV cache size: 41,408 tokens",
-        "large: Maximum concurrency for 4,096 tokens per request: 10.11x",
+        "plain, large: GPU KV cache size: 41,408 tokens",
+        "plain, large: Maximum concurrency for 4,096 tokens per request: 10.11x",
     ]
 
 

@@ -49,14 +49,17 @@ def kv_memory(results: list[Result]) -> Figure:
         axes.set_xlim(left=0)
         for side in ("top", "right"):
             axes.spines[side].set_visible(False)
-    figure.supxlabel(
-        f"simulated time (s); means over 1/{_NUM_BINS} of the time shown", fontsize="medium"
-    )
+    for axes in panels[len(results) - num_columns : len(results)]:
+        axes.set_xlabel("simulated time (s)")
+        axes.tick_params(labelbottom=True)
     figure.supylabel("% of KV slots", fontsize="medium")
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, frameon=False, loc="outside lower center", ncols=len(labels))
     figure.suptitle(
-        f"KV memory over time, {point_in_words(results[0])}", x=0.01, ha="left", fontsize="large"
+        f"KV memory over time, {point_in_words(results[0])}; means over 1/{_NUM_BINS} of the time",
+        x=0.01,
+        ha="left",
+        fontsize="large",
     )
     return figure
 

@@ -54,12 +54,9 @@ class ReplayEngine(EngineBase):
         step = super().schedule()
         for seq, _, _, samples in step.chunks:
             if samples and seq.lead is not None:
-                num_left = self._length(seq) - seq.num_output_tokens - seq.num_placeholders
+                num_left = self._output_tokens(seq) - seq.num_output_tokens - seq.num_placeholders
                 self._ends.add(step.index + num_left, seq)
         return step
-
-    def _length(self, seq: Sequence) -> int:
-        return self._output_tokens(seq)
 
     def run(self, step: Step) -> list[int]:
         """Nothing is computed: the lengths are known."""
@@ -83,7 +80,7 @@ class ReplayEngine(EngineBase):
         ended = [
             seq
             for seq in sampled
-            if seq.lead is None and seq.num_output_tokens == self._length(seq)
+            if seq.lead is None and seq.num_output_tokens == self._output_tokens(seq)
         ]
         return Progress(sampled, num_decoded, self._end(ended, step.index))
 

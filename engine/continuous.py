@@ -288,7 +288,8 @@ class ContinuousScheduler(Scheduler):
                 self._take(step, part, part.num_computed_tokens - num_tokens, num_tokens)
 
     def _has_place_for(self, seq: Sequence) -> bool:
-        return len(self.running) + len(seq.gang) <= self.config.max_num_seqs
+        num_seqs = len(seq.gang) if seq.group else 1
+        return len(self.running) + num_seqs <= self.config.max_num_seqs
 
     def _admit_waiting(self, step: Step, cap: int) -> None:
         """Admit from the head of the queue; the first that does not fit stops admission."""

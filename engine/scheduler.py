@@ -96,6 +96,10 @@ class Scheduler(ABC):
         if seq.num_cached_tokens is None:
             seq.num_cached_tokens = num_cached_tokens
         step.admitted.append((seq, num_cached_tokens))
+        if seq.group:
+            self._start_others(seq)
+
+    def _start_others(self, seq: Sequence) -> None:
         if seq.group and not seq.group.is_forked:
             self._unforked.add(seq)
         for other in seq.gang[1:]:

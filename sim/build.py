@@ -28,10 +28,12 @@ def build_workload(scenario: Scenario) -> w.Workload:
     max_model_len = scenario.engine.max_model_len
     if spec.trace is not None:
         return w.workload_from_trace(
-            w.read_azure_csv(spec.trace),
+            w.read_trace(w.read_source(spec.trace), spec.format),
             max_new_tokens=spec.max_new_tokens,
             max_model_len=max_model_len,
             limit=spec.requests,
+            arrivals=spec.arrivals.build() if spec.arrivals else None,
+            seed=scenario.seed,
         )
     assert spec.requests and spec.arrivals and spec.prompts and spec.outputs  # by the schema
     return w.synthetic(

@@ -14,14 +14,17 @@ from workloads.lengths import (
     empirical_from_file,
 )
 from workloads.limits import OutputLimits, output_limits
-from workloads.readers import read_azure_csv
+from workloads.readers import FORMATS, read_trace
+from workloads.replay import workload_from_trace
 from workloads.sessions import Sessions
+from workloads.source import Source, read_source
 from workloads.streams import stream
 from workloads.synthetic import SharedPrefix, synthetic
-from workloads.trace import Trace, workload_from_trace
+from workloads.trace import Trace
 from workloads.workload import Workload
 
 __all__ = [
+    "FORMATS",
     "AnswerTokens",
     "Arrivals",
     "BeamModel",
@@ -39,6 +42,7 @@ __all__ = [
     "SegmentPrompt",
     "Sessions",
     "SharedPrefix",
+    "Source",
     "Trace",
     "Uniform",
     "Workload",
@@ -46,7 +50,8 @@ __all__ = [
     "content_token_ids",
     "empirical_from_file",
     "output_limits",
-    "read_azure_csv",
+    "read_source",
+    "read_trace",
     "stream",
     "synthetic",
     "workload_from_trace",

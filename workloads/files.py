@@ -22,17 +22,24 @@ def read_text(path: str | Path) -> str:
         data = Path(path).read_bytes()
     except OSError as error:
         raise WorkloadError(f"{path}: cannot be read: {error.strerror}") from error
+    return decoded(data, str(path))
+
+
+def decoded(data: bytes, name: str) -> str:
+    """The same of bytes; `name` is where they are from."""
     if data.startswith(_GZIP_MAGIC):
         try:
             data = gzip.decompress(data)
         except (OSError, EOFError, zlib.error) as error:
-            raise WorkloadError(f"{path}: broken or truncated gzip: {error}") from error
+            raise WorkloadError(f"{name}: broken or truncated gzip: {error}") from error
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise WorkloadError(f"{name}: is UTF-16, expected UTF-8 text")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         byte = f"0x{data[error.start]:02x}"
-        raise WorkloadError(f"{path}: line {line}: got byte {byte}, expected UTF-8 text") from error
+        raise WorkloadError(f"{name}: line {line}: got byte {byte}, expected UTF-8 text") from error
 
 
 def parse_count(text: str) -> int | None:
@@ -44,9 +51,9 @@ def parse_count(text: str) -> int | None:
     return value if 1 <= value <= LARGEST_COUNT else None
 
 
-def bad_file(path: str | Path, problems: list[str]) -> WorkloadError:
+def bad_file(name: str | Path, problems: list[str]) -> WorkloadError:
     """One error for everything wrong in a file; the first ten are shown, the others counted."""
     shown = problems[:_MOST_SHOWN]
     if len(problems) > _MOST_SHOWN:
         shown.append(f"and {len(problems) - _MOST_SHOWN} more")
-    return WorkloadError(f"{path}: {'; '.join(shown)}")
+    return WorkloadError(f"{name}: {'; '.join(shown)}")

@@ -1,95 +1,160 @@
-"""`Trace`, what every trace reader returns, and the workload that replays one."""
+"""`Trace`, what every trace reader returns, and how one is made of the rows of a file."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 
 import numpy as np
 
-from workloads.checks import require_count
-from workloads.limits import output_limits
-from workloads.workload import Int64Column, Workload
+from workloads.content import Segment
+from workloads.workload import Int64Column
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Segments:
+    """What the prompts of n requests hold, as in `Workload`.
+
+    offsets: [n + 1] request i has segments offsets[i] to offsets[i + 1] - 1. ids, tokens: [all
+    segments] content id and length. block_tokens: the blocks in which the trace knows content.
+    """
+
+    offsets: Int64Column
+    ids: Int64Column
+    tokens: Int64Column
+    block_tokens: int
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Trace:
     """Requests of a trace, in order of arrival.
 
-    arrival_ns: [n] from the first request. prompt_tokens, output_tokens: [n].
-    notes: what the reader changed or skipped, a line each, to be shown to the user.
+    arrival_ns: [n] from the first request; None where the trace does not say. Of a request that
+        waits for an answer, when the first that it waits for comes.
+    prompt_tokens, output_tokens: [n].
+    segments: what prompts hold; None: the trace does not say, so they share nothing.
+    previous, think_time_ns: [n] as in `Workload`, where requests are turns of sessions.
+    num_rows: rows of the file, those that were left out included.
+    format: name of the format. notes: what was changed or skipped, a line each, for the user.
     """
 
-    arrival_ns: Int64Column
+    arrival_ns: Int64Column | None
     prompt_tokens: Int64Column
     output_tokens: Int64Column
+    segments: Segments | None = None
+    previous: Int64Column | None = None
+    think_time_ns: Int64Column | None = None
+    num_rows: int
+    format: str
     notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
-        return len(self.arrival_ns)
+        return len(self.prompt_tokens)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Rows:
+    """Requests as they stand in a file, at least one.
+
+    time_ns: [n] None where there are no times. lines: [n] of the file.
+    contents: [n] segments of each prompt; None where nobody knows. block_tokens: see Segments.
+    previous: [n] row of the request that must have been answered before, -1 for none; of such a
+        request the time is that of the first row of its session.
+    think_time_ns: [n] how long after that answer.
+    """
+
+    time_ns: Int64Column | None
+    prompt_tokens: Int64Column
+    output_tokens: Int64Column
+    lines: Sequence[int]
+    contents: Sequence[Sequence[Segment]] | None = None
+    block_tokens: int = 1
+    previous: Int64Column | None = None
+    think_time_ns: Int64Column | None = None
 
 
 def trace_from_rows(
-    time_ns: Int64Column,
-    prompt_tokens: Int64Column,
-    output_tokens: Int64Column,
-    lines: list[int],
+    rows: Rows, *, format: str, num_rows: int | None = None, notes: tuple[str, ...] = ()
 ) -> Trace:
-    """The trace of rows as they stand in a file: at least one, `lines` their line numbers.
+    """The trace of rows, of which some of `num_rows` may have been left out, as `notes` say.
 
     Rows out of time order are sorted, equal times keep the order of the file, and a note counts
     the rows that came earlier than the row before. Times count from the first request.
     """
-    order = np.argsort(time_ns, kind="stable")
-    backward = np.flatnonzero(np.diff(time_ns) < 0)
-    notes: tuple[str, ...] = ()
-    if len(backward):
-        first_line = lines[backward[0] + 1]
-        notes = (f"sorted by time: {len(backward)} backward steps, the first at line {first_line}",)
+    num_kept = len(rows.prompt_tokens)
+    order, time_ns = np.arange(num_kept), rows.time_ns
+    if time_ns is not None:
+        order = np.argsort(time_ns, kind="stable")
+        backward = np.flatnonzero(np.diff(time_ns) < 0)
+        if len(backward):
+            first_line = rows.lines[int(backward[0]) + 1]
+            steps = "1 backward step" if len(backward) == 1 else f"{len(backward)} backward steps"
+            notes = (*notes, f"sorted by time: {steps}, the first at line {first_line}")
     return Trace(
-        arrival_ns=time_ns[order] - time_ns.min(),
-        prompt_tokens=prompt_tokens[order],
-        output_tokens=output_tokens[order],
+        arrival_ns=None if time_ns is None else time_ns[order] - time_ns.min(),
+        prompt_tokens=rows.prompt_tokens[order],
+        output_tokens=rows.output_tokens[order],
+        segments=_segments(rows, order),
+        previous=_previous(rows, order),
+        think_time_ns=None if rows.think_time_ns is None else rows.think_time_ns[order],
+        num_rows=num_kept if num_rows is None else num_rows,
+        format=format,
         notes=notes,
     )
 
 
-def workload_from_trace(
-    trace: Trace,
-    *,
-    max_new_tokens: int | None = None,
-    max_model_len: int,
-    limit: int | None = None,
-) -> Workload:
-    """Replay a trace; no two prompts share content, since the trace does not say what they hold.
-
-    limit: take only the first so many requests. max_new_tokens None is what max_model_len leaves
-    after the prompt, at least 1. Content ids: prompts first, then answers.
-
-    Raises WorkloadError for a limit, max_new_tokens or max_model_len below 1.
-    """
-    notes = trace.notes
-    num_requests = len(trace)
-    if limit is not None:
-        require_count("limit", limit)
-        if limit < num_requests:
-            notes = (*notes, f"the first {limit} of {num_requests} requests taken")
-            num_requests = limit
-    prompt_tokens = trace.prompt_tokens[:num_requests]
-    output_tokens = trace.output_tokens[:num_requests]
-    limits = output_limits(
-        prompt_tokens,
-        output_tokens,
-        max_new_tokens=max_new_tokens,
-        max_model_len=max_model_len,
+def _segments(rows: Rows, order: Int64Column) -> Segments | None:
+    if rows.contents is None:
+        return None
+    contents = [rows.contents[row] for row in order.tolist()]
+    flat = np.array([s for content in contents for s in content], dtype=np.int64).reshape(-1, 2)
+    counts = [0, *(len(content) for content in contents)]
+    return Segments(
+        offsets=np.cumsum(counts, dtype=np.int64),
+        ids=np.ascontiguousarray(flat[:, 0]),
+        tokens=np.ascontiguousarray(flat[:, 1]),
+        block_tokens=rows.block_tokens,
     )
-    prompt_ids = np.arange(num_requests, dtype=np.int64)
-    return Workload(
-        arrival_ns=trace.arrival_ns[:num_requests],
-        closed_loop=None,
-        prompt_tokens=prompt_tokens,
-        output_tokens=output_tokens,
-        max_new_tokens=limits.max_new_tokens,
-        segment_offsets=np.arange(num_requests + 1, dtype=np.int64),
-        segment_ids=prompt_ids,
-        segment_tokens=prompt_tokens,
-        answer_ids=num_requests + prompt_ids,
-        notes=(*notes, *limits.notes),
+
+
+def _previous(rows: Rows, order: Int64Column) -> Int64Column | None:
+    if rows.previous is None:
+        return None
+    place_of = np.empty_like(order)
+    place_of[order] = np.arange(len(order))
+    previous = rows.previous[order]
+    return np.where(previous < 0, -1, place_of[previous])
+
+
+def take(trace: Trace, places: Int64Column, notes: tuple[str, ...]) -> Trace:
+    """Some requests of a trace, in order, of which none waits for one that is left out."""
+    columns = {
+        field.name: getattr(trace, field.name)[places]
+        for field in fields(trace)
+        if field.name in ("arrival_ns", "prompt_tokens", "output_tokens", "think_time_ns")
+        and getattr(trace, field.name) is not None
+    }
+    place_of = np.full(len(trace), -1, dtype=np.int64)
+    place_of[places] = np.arange(len(places))
+    previous = trace.previous
+    if previous is not None:
+        before = previous[places]
+        columns["previous"] = np.where(before < 0, -1, place_of[before])
+    return Trace(
+        **{"arrival_ns": None, **columns},
+        segments=None if trace.segments is None else _take_segments(trace.segments, places),
+        num_rows=trace.num_rows,
+        format=trace.format,
+        notes=(*trace.notes, *notes),
+    )
+
+
+def _take_segments(segments: Segments, places: Int64Column) -> Segments:
+    counts = np.diff(segments.offsets)[places]
+    offsets = np.concatenate(([0], np.cumsum(counts)))
+    starts = segments.offsets[:-1][places]
+    kept = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], counts)
+    return Segments(
+        offsets=offsets,
+        ids=segments.ids[kept],
+        tokens=segments.tokens[kept],
+        block_tokens=segments.block_tokens,
     )

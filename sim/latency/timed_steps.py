@@ -16,6 +16,7 @@ from sim.errors import UserError
 from sim.latency.linear import num_decode_doublings
 from sim.latency.model import Float64Array, num_pairs
 from workloads.readers.csv_table import Column, read_csv_table
+from workloads.source import read_source
 
 
 class TimedStep(NamedTuple):
@@ -116,7 +117,7 @@ def _read(path: str) -> MeasuredSteps:
     required[_DURATION] = Column(_parse_ms, "milliseconds, a number from 0.000001 to 1e9")
     optional = dict.fromkeys(OPTIONAL, required["prefill_tokens"])
     optional[_DOUBLINGS] = Column(_parse_doublings, "a number from 0 to 64")
-    values = read_csv_table(path, required, optional).values
+    values = read_csv_table(read_source(path), required, optional).values
     duration_s = values.pop(_DURATION) / 1e9
     shape = {name: column.astype(np.float64) for name, column in values.items()}
     if _DOUBLINGS in shape:

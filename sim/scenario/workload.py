@@ -171,6 +171,7 @@ class BeamSearchSpec(Spec):
 class WorkloadSpec(Spec):
     """Synthetic (requests, arrivals, prompts, outputs), or a trace (its first `requests`).
 
+    format: of the trace, where its content does not show it. arrivals: of a trace without times.
     sessions: synthetic requests are turns of conversations, which start when arrivals say.
     n: outputs of each request, all as long as is drawn for the request: parallel samples or, with
         `beam_search`, the beams of a search of this width.
@@ -186,6 +187,7 @@ class WorkloadSpec(Spec):
     n: int = Field(1, ge=1, le=LARGEST_N)
     beam_search: BeamSearchSpec | None = None
     trace: str | None = None
+    format: str | None = None
     max_new_tokens: int | None = Field(None, ge=1, le=LARGEST_COUNT)
 
     @model_validator(mode="after")
@@ -194,10 +196,12 @@ class WorkloadSpec(Spec):
         if self.trace is None and len(given) < len(self.SYNTHETIC):
             missing = ", ".join(name for name in self.SYNTHETIC if name not in given)
             raise ValueError(f"a trace, or all of {', '.join(self.SYNTHETIC)}; missing: {missing}")
-        extra = [name for name in given if name != "requests"]
+        extra = [name for name in given if name not in ("requests", "arrivals")]
         extra += ["sessions"] if self.sessions else []
         if self.trace is not None and extra:
             raise ValueError(f"either trace or {', '.join(extra)}, not both")
+        if self.format is not None and self.trace is None:
+            raise ValueError(f"format: got {self.format!r} without a trace, expected none")
         if self.n > 1 and (self.trace is not None or self.sessions):
             name = "sessions" if self.sessions else "a trace"
             raise ValueError(f"n: got {self.n} with {name}, expected 1")

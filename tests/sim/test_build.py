@@ -100,7 +100,7 @@ def trace(root):
 
 
 def test_trace_is_cut_to_its_first_requests(new_scenario, trace):
-    whole = w.read_azure_csv(trace)
+    whole = w.read_trace(w.read_source(trace))
     workload = build_workload(new_scenario(workload={"trace": trace, "requests": 7}))
     assert workload.prompt_tokens.tolist() == whole.prompt_tokens[:7].tolist()
     assert workload.arrival_ns.tolist() == whole.arrival_ns[:7].tolist()

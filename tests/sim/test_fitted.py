@@ -174,7 +174,7 @@ def test_other_columns_are_passed_over(tmp_path):
 
 # What is in the file -> what the one line names.
 MISTAKES = {
-    "": ("line 1", "[]", "duration_ms"),
+    "": ("is empty",),
     HEADER: ("no rows",),
     "decode_seqs,duration_ms\n1,2\n": ("line 1", "prefill_tokens"),
     f"{HEADER}\n{ROWS}\n1,2,many,4": ("line 8", "prefill_tokens", "'many'", "whole number"),

@@ -5,11 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from workloads import Trace, WorkloadError, read_azure_csv
+from workloads import Trace, WorkloadError, read_source, read_trace
 
 HEADER = "TIMESTAMP,ContextTokens,GeneratedTokens"
 COUNT = "expected an integer from 1 to 1000000000"
 GOOD = "2023-11-16 18:15:46.6805900,374,44"
+
+
+def read_azure_csv(path: Path) -> Trace:
+    return read_trace(read_source(path), "azure")
 
 
 def write(folder: Path, *lines: str, header: str = HEADER) -> Path:
@@ -136,12 +140,11 @@ def test_whole_floats_are_integers(tmp_path: Path) -> None:
     [
         "",
         "1700158546.68",
-        "2023-11-16T18:15:46",
         "2023-13-01 00:00:00",
         "2023-02-30 00:00:00",
         "2023-11-16 24:00:01",
         "2023-11-16 18:15:46.",
-        "2023-11-16 18:15:46.6805900+00:00",
+        "2023-11-16 18:15:46.6805900+25:00",
         "0001-01-01 00:00:00",
         "9023-11-16 18:15:46",
     ],
@@ -202,7 +205,7 @@ def test_unclosed_quote(tmp_path: Path) -> None:
 def test_empty_file(tmp_path: Path) -> None:
     path = tmp_path / "trace.csv"
     path.write_bytes(b"")
-    assert error_of(path).startswith("line 1, columns: got [], expected TIMESTAMP")
+    assert error_of(path) == "is empty"
 
 
 def test_header_only(tmp_path: Path) -> None:

@@ -12,7 +12,14 @@ def trace() -> Trace:
     def column(*values: int) -> Any:
         return np.array(values, dtype=np.int64)
 
-    return Trace(column(0, 5, 9), column(100, 30, 64), column(10, 80, 6), notes=("read with care",))
+    return Trace(
+        arrival_ns=column(0, 5, 9),
+        prompt_tokens=column(100, 30, 64),
+        output_tokens=column(10, 80, 6),
+        num_rows=3,
+        format="azure",
+        notes=("read with care",),
+    )
 
 
 def test_a_replay_has_the_requests_of_the_trace() -> None:

@@ -1,5 +1,51 @@
-"""One module a trace format; each reader returns a `Trace`."""
+"""One module a trace format; each reader makes a `Trace` of a `Source`.
 
-from workloads.readers.azure import read_azure_csv
+A format is known by its columns, or by the keys of its first object, never by the file's name.
+"""
 
-__all__ = ["read_azure_csv"]
+from collections.abc import Callable
+from typing import NamedTuple
+
+from workloads.errors import WorkloadError
+from workloads.readers import azure
+from workloads.source import Source
+from workloads.trace import Trace
+
+
+class Format(NamedTuple):
+    """A form in which requests are recorded.
+
+    recognises: whether a source looks like it.
+    """
+
+    title: str
+    recognises: Callable[[Source], bool]
+    read: Callable[[Source], Trace]
+
+
+FORMATS: dict[str, Format] = {
+    "azure": Format("Azure LLM inference trace 2023 and 2024, CSV", azure.recognises, azure.read),
+}
+
+
+def read_trace(source: Source, format: str | None = None) -> Trace:
+    """The requests of a source, in the format that is given or else recognised.
+
+    Raises WorkloadError for a format that is not known, a source that is of none, and as readers
+    do.
+    """
+    if format is not None:
+        if format not in FORMATS:
+            raise WorkloadError(f"format: got {format!r}, expected one of {', '.join(FORMATS)}")
+        return FORMATS[format].read(source)
+    for known in FORMATS.values():
+        if known.recognises(source):
+            return known.read(source)
+    if source.keys:
+        seen = f"an object with the keys {', '.join(sorted(source.keys))}"
+    else:
+        seen = f"the columns {', '.join(source.columns[:20])}"
+    raise WorkloadError(
+        f"{source.name}: of no known format: got {seen}, expected one of {', '.join(FORMATS)} "
+        "(docs/traces.md); `format` may name it"
+    )

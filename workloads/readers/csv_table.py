@@ -4,13 +4,13 @@ import csv
 import io
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from workloads.checks import problem
 from workloads.errors import WorkloadError
-from workloads.files import bad_file, read_text
+from workloads.files import bad_file
+from workloads.source import Source
 from workloads.workload import Int64Column
 
 
@@ -31,23 +31,23 @@ class CsvTable:
 
 
 def read_csv_table(
-    path: str | Path, columns: Mapping[str, Column], optional: Mapping[str, Column] | None = None
+    source: Source, columns: Mapping[str, Column], optional: Mapping[str, Column] | None = None
 ) -> CsvTable:
     """Read these columns, in whatever order they stand; others and blank lines are passed over.
 
     optional: columns that are read where there are any.
 
-    Raises WorkloadError for a file that cannot be read, lacks a column (the columns seen are
+    Raises WorkloadError for a file that lacks a column (the columns seen are
     listed) or has no rows, and for cells that do not parse: file, line, column, value, expected,
     for the first ten of them.
     """
-    records = _records(path)
+    records = _records(source)
     header_line, header = next(records, (1, []))
     found = {name: column for name, column in (optional or {}).items() if name in header}
     columns = {**columns, **found}
     if any(header.count(name) != 1 for name in columns):
         expected = f"{', '.join(columns)}, each once"
-        raise bad_file(path, [problem(f"line {header_line}, columns", header, expected)])
+        raise bad_file(source.name, [problem(f"line {header_line}, columns", header, expected)])
 
     values: dict[str, list[int]] = {name: [] for name in columns}
     lines: list[int] = []
@@ -68,13 +68,13 @@ def read_csv_table(
     if not (lines or problems):
         problems.append("no rows, expected some after the header")
     if problems:
-        raise bad_file(path, problems)
+        raise bad_file(source.name, problems)
     return CsvTable({name: np.array(v, dtype=np.int64) for name, v in values.items()}, lines)
 
 
-def _records(path: str | Path) -> Iterator[tuple[int, list[str]]]:
+def _records(source: Source) -> Iterator[tuple[int, list[str]]]:
     """The line each record begins at, and its cells; blank lines are left out."""
-    reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
+    reader = csv.reader(io.StringIO(source.text, newline=""), strict=True)
     line = 1
     try:
         for cells in reader:
@@ -82,4 +82,4 @@ def _records(path: str | Path) -> Iterator[tuple[int, list[str]]]:
                 yield line, cells
             line = reader.line_num + 1
     except csv.Error as error:
-        raise WorkloadError(f"{path}: line {line}: not CSV: {error}") from error
+        raise WorkloadError(f"{source.name}: line {line}: not CSV: {error}") from error

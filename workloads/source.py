@@ -1,0 +1,79 @@
+"""What a reader reads: the text of a file, or of standard input, and its name in messages."""
+
+import csv
+import io
+import json
+import sys
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from workloads.errors import WorkloadError
+from workloads.files import decoded, read_text
+
+STANDARD_INPUT = "-"
+_POINTER = "version https://git-lfs.github.com/spec/"
+
+
+@dataclass(frozen=True)
+class Source:
+    """name: the path, or what stands for it in messages. text: all of it."""
+
+    name: str
+    text: str
+
+    @cached_property
+    def columns(self) -> list[str]:
+        """Cells of the first line that is not blank, as of a CSV file."""
+        first = next((line for line in self.text.splitlines() if line.strip()), "")
+        try:
+            return next(csv.reader(io.StringIO(first)), [])
+        except csv.Error:
+            return []
+
+    @cached_property
+    def keys(self) -> set[str]:
+        """Keys of the first object, where the text is JSON or begins with a line of JSON."""
+        found = self._first_json
+        if isinstance(found, list) and found:
+            found = found[0]
+        return set(found) if isinstance(found, dict) else set()
+
+    @cached_property
+    def is_list(self) -> bool:
+        """Whether the text is one JSON list."""
+        return self.text.lstrip()[:1] == "["
+
+    @property
+    def _first_json(self) -> Any:
+        start = self.text.lstrip()
+        if start[:1] not in ("{", "["):
+            return None
+        try:
+            return json.JSONDecoder(parse_constant=_none).raw_decode(start)[0]
+        except (ValueError, RecursionError):
+            return None
+
+
+def _none(_name: str) -> None:
+    return None
+
+
+def read_source(path: str | Path) -> Source:
+    """The text of a file, plain or gzipped, or of standard input where the path is `-`.
+
+    Raises WorkloadError for one that cannot be read or decoded, is empty, or only points to data
+    that was not downloaded.
+    """
+    if str(path) == STANDARD_INPUT:
+        source = Source("standard input", decoded(sys.stdin.buffer.read(), "standard input"))
+    else:
+        source = Source(str(path), read_text(path))
+    if not source.text.strip():
+        raise WorkloadError(f"{source.name}: is empty")
+    if source.text.startswith(_POINTER):
+        raise WorkloadError(
+            f"{source.name}: is a pointer of Git LFS, not the data; get it with `git lfs pull`"
+        )
+    return source

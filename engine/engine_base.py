@@ -81,8 +81,8 @@ class EngineBase:
         if request.request_id in self._sequences:
             raise RequestError(f"request {request.request_id}: the id is in use")
         seq = self._new_sequence(request, 0)
-        self._refuse_outputs(request)
         if request.sampling.n > 1:
+            self._refuse_outputs(request)
             others = [self._new_sequence(request, i) for i in range(1, request.sampling.n)]
             SequenceGroup([seq, *others])
         self._refuse_misfit(seq)
@@ -124,7 +124,7 @@ class EngineBase:
 
     def _refuse_outputs(self, request: Request) -> None:
         name, num_outputs = f"request {request.request_id}", request.sampling.n
-        if num_outputs > 1 and (obstacle := self._obstacle_to_forks()):
+        if obstacle := self._obstacle_to_forks():
             raise RequestError(f"{name}: {num_outputs} outputs need {obstacle}")
         if num_outputs > self.config.max_num_seqs:
             raise RequestError(

@@ -82,6 +82,7 @@ class EngineBase:
             raise RequestError(f"request {request.request_id}: the id is in use")
         seq = self._new_sequence(request, 0)
         if request.sampling.n > 1:
+            self._refuse_outputs(request)
             others = [self._new_sequence(request, i) for i in range(1, request.sampling.n)]
             SequenceGroup([seq, *others])
         self._refuse_misfit(seq)
@@ -107,13 +108,6 @@ class EngineBase:
                 f"within max_model_len {self.config.max_model_len}"
             )
         num_outputs = len(seq.outputs)
-        if num_outputs > 1 and (obstacle := self._obstacle_to_forks()):
-            raise RequestError(f"{name}: {num_outputs} outputs need {obstacle}")
-        if num_outputs > self.config.max_num_seqs:
-            raise RequestError(
-                f"{name}: {num_outputs} outputs are {num_outputs} sequences, max_num_seqs is "
-                f"{self.config.max_num_seqs}"
-            )
         if seq.is_beam and (
             self.config.async_scheduling or num_outputs > self.config.max_num_batched_tokens
         ):
@@ -126,6 +120,16 @@ class EngineBase:
             raise RequestError(
                 f"{name}: {seq.num_prompt_tokens} prompt + up to "
                 f"{seq.max_output_tokens} new tokens need {misfit}"
+            )
+
+    def _refuse_outputs(self, request: Request) -> None:
+        name, num_outputs = f"request {request.request_id}", request.sampling.n
+        if obstacle := self._obstacle_to_forks():
+            raise RequestError(f"{name}: {num_outputs} outputs need {obstacle}")
+        if num_outputs > self.config.max_num_seqs:
+            raise RequestError(
+                f"{name}: {num_outputs} outputs are {num_outputs} sequences, max_num_seqs is "
+                f"{self.config.max_num_seqs}"
             )
 
     def _obstacle_to_forks(self) -> str | None:

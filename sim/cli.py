@@ -32,6 +32,8 @@ def _run_app() -> int:
         status = _INTERRUPTED
     except OSError as error:  # such as a full disk behind stdout
         return _complain(f"cannot write: {(error.strerror or str(error)).lower()}", status=1)
+    except MemoryError:
+        return _complain("not enough memory for so much", status=2)
     except Exception as error:
         message = _mistake(error)
         if message is None:

@@ -45,6 +45,14 @@ def refuse_other_folder(out: Path, mark: str, what: str) -> None:
     """
     if out.exists() and not (out / mark).is_file():
         raise UserError(f"{out}: is there and no earlier {what}; expected a new --out folder")
+    if Path.cwd().is_relative_to(out.resolve()):
+        raise UserError(f"{out}: is where you are, expected a folder that can be replaced")
+    written = (".md", ".png", ".json", ".csv")
+    others = [path.name for path in out.glob("*") if path.suffix not in written]
+    if others:
+        raise UserError(
+            f"{out}: has {others[0]} beside an earlier {what}; expected a new --out folder"
+        )
 
 
 @contextmanager
@@ -57,18 +65,22 @@ def new_folder(folder: Path, *, replaces: bool = False) -> Iterator[Path]:
     taken away again whatever happens. Raises UserError for such a place.
     """
     partial = folder.with_name(f".{folder.name}.partial-{os.getpid()}")
+    before = folder.with_name(f".{folder.name}.before-{os.getpid()}")
     is_first = not folder.parent.exists()
     try:
         partial.mkdir(parents=True)
         yield partial
         if replaces and folder.exists():
-            shutil.rmtree(folder)
+            folder.rename(before)
         if not folder.exists():  # else the same run was finished by another process meanwhile
             partial.rename(folder)
     except OSError as error:
         raise UserError(f"{folder}: {(error.strerror or str(error)).lower()}") from None
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+        if before.exists() and not folder.exists():
+            before.rename(folder)
+        shutil.rmtree(before, ignore_errors=True)
         if is_first and not folder.exists():
             with suppress(OSError):  # another run may have put something there
                 folder.parent.rmdir()

@@ -3,7 +3,7 @@
 import math
 from abc import abstractmethod
 from itertools import pairwise
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import pandas as pd
@@ -14,6 +14,7 @@ from sim.reproduce.outcome import (
     Outcome,
     Published,
     Range,
+    number_words,
     within_range,
     within_share,
 )
@@ -121,7 +122,7 @@ class CapacitySplit(_OfOneLimit):
     """
 
     kind: Literal["capacity split"]
-    parts: dict[str, int] = Field(min_length=2)
+    parts: dict[str, Annotated[int, Field(ge=1)]] = Field(min_length=2)
     to: str
     published: Published
     between: Range
@@ -149,7 +150,7 @@ class CapacityOrder(_OfOneLimit):
             Outcome(
                 "order of capacities",
                 " < ".join(self.series),
-                " < ".join(f"{capacity:.3g}" for capacity in ours),
+                " < ".join(number_words(capacity) for capacity in ours),
                 "rising",
                 all(before < after for before, after in pairwise(ours)),
             )
@@ -180,7 +181,7 @@ class GainOrder(Capacities):
             Outcome(
                 "order of gains in capacity",
                 " < ".join(f"{gain.of} / {gain.to}" for gain in self.gains),
-                " < ".join(f"{gain:.3g}" for gain in ours),
+                " < ".join(number_words(gain) for gain in ours),
                 "rising",
                 all(before < after for before, after in pairwise(ours)),
             )

@@ -41,7 +41,7 @@ def draw_curves(paper: Paper, results: list[Result]) -> Figure | None:
     for place, ((_, metric), shown) in enumerate(panels.items(), start=1):
         _draw_panel(figure.add_subplot(num_rows, num_columns, place), paper, metric, shown)
     title = fill(paper.title, int(_TITLE_LETTERS_PER_INCH * width))
-    figure.suptitle(title, x=0.01, ha="left", fontsize="large")
+    figure.suptitle(title, x=0.01, ha="left", fontsize="large", parse_math=False)
     return figure
 
 

@@ -82,7 +82,7 @@ def draw_ratios(paper: Paper, results: list[Result], outcomes: list[Outcome]) ->
         spine.set_visible(False)
     axes.set_xlabel("ours / published; at the right: published → ours")
     axes.set_title(common, loc="left", **SMALL)
-    figure.suptitle(paper.title, x=0.01, ha="left", fontsize="large")
+    figure.suptitle(paper.title, x=0.01, ha="left", fontsize="large", parse_math=False)
     figure.legend(
         handles=_legend_handles(rows),
         loc="outside lower center",

@@ -51,12 +51,17 @@ class BaseCheck(Spec):
         """Of the rows of the metric."""
 
 
+def number_words(number: float, form: str = ".3g") -> str:
+    """A number, or that there is none: a limit that no point reaches, or all do."""
+    return "not found" if math.isnan(number) else format(number, form)
+
+
 def within_share(name: str, published: float, ours: float, share: float) -> Outcome:
     """Ours is to be so near to what was published."""
     is_inside = bool(abs(ours / published - 1) <= share)
     expected = (published * (1 - share), published * (1 + share))
     measured = Measured((published, published), ours, expected)
-    words = (f"{published:.3g}", f"{ours:.3g}", f"within {share:.0%}")
+    words = (f"{published:.3g}", number_words(ours), f"within {share:.0%}")
     return Outcome(name, *words, is_inside, measured)
 
 
@@ -68,8 +73,8 @@ def within_range(
     asked = f"{low:g} to {high:g}" if math.isfinite(high) else f"{low:g} at least"
     is_inside = bool(low <= ours <= high)
     if published is None or isinstance(published, str):
-        return Outcome(name, published or "", format(ours, form), asked, is_inside)
+        return Outcome(name, published or "", number_words(ours, form), asked, is_inside)
     ends = published if isinstance(published, tuple) else (published, published)
     printed = " to ".join(dict.fromkeys(format(end, form) for end in ends))
     measured = Measured(ends, ours, expected)
-    return Outcome(name, printed, format(ours, form), asked, is_inside, measured)
+    return Outcome(name, printed, number_words(ours, form), asked, is_inside, measured)

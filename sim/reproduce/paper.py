@@ -9,8 +9,8 @@ from typing import Annotated, Any, Self
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from sim.errors import UserError
-from sim.reproduce.capacities import Gain
-from sim.reproduce.checks import Check
+from sim.reproduce.capacities import Capacities, Gain
+from sim.reproduce.checks import Check, Line, Plateau
 from sim.scenario.mistakes import user_error
 from sim.scenario.spec import Spec
 
@@ -51,6 +51,11 @@ class Series(Spec):
         ):
             if len(column) != len(self.at):
                 raise ValueError(f"{name}: got {len(column)} values, expected {len(self.at)}")
+        if len({str(at) for at in self.at}) < len(self.at):
+            raise ValueError(f"points.at: got {self.at}, expected different ones")
+        zeros = [name for name, column in self.published.items() if 0 in column]
+        if zeros and not self.absolute:
+            raise ValueError(f"{zeros[0]}: got 0, expected `absolute` with it, or another value")
         if unknown := self.tolerance.keys() - self.published.keys():
             raise ValueError(f"tolerance: got {', '.join(unknown)}, expected published metrics")
         return self
@@ -65,7 +70,7 @@ class Series(Spec):
         values = {name: column[place] for name, column in self.points.items()}
         try:
             return [setting.format(**values) for setting in self.settings]
-        except (KeyError, ValueError, IndexError) as error:
+        except (KeyError, ValueError, IndexError, AttributeError, TypeError) as error:
             raise UserError(
                 f"{self.title}: settings: {{{str(error).strip(chr(39))}}} is no name of `points`"
             ) from None
@@ -84,6 +89,8 @@ class Paper(Spec):
     @model_validator(mode="after")
     def _checks_ask_of_what_is_there(self) -> Self:
         all_series = {series.title: series for series in self.series}
+        if len(all_series) < len(self.series):
+            raise ValueError("series: got a title twice, expected different ones")
         for number, check in enumerate(self.checks):
             titles = list(_series_in(check))
             if unknown := [title for title in titles if title not in all_series]:
@@ -98,6 +105,17 @@ class Paper(Spec):
                     "of these series"
                 )
             points = {at for series in asked for at in series.at}
+            if isinstance(check, Capacities | Line | Plateau) and not all(
+                type(at) in (int, float) for at in points
+            ):
+                raise ValueError(f"checks.{number}: got points in words, expected numbers")
+            if (
+                isinstance(check, Line | Plateau)
+                and len([at for at in points if at >= check.first]) < 2
+            ):
+                raise ValueError(
+                    f"checks.{number}.first: got {check.first:g}, expected two points from it on"
+                )
             if missing := [at for at in _points_in(check) if at not in points]:
                 raise ValueError(
                     f"checks.{number}: got point {missing[0]!r}, expected one of "

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from sim import catalogue
 from sim.errors import UserError
@@ -42,6 +42,15 @@ def _known(load: Callable[[str], object], name: str) -> str:
     except UserError as error:
         raise ValueError(str(error)) from None
     return name
+
+
+def _known_preset(system: str, preset: Any) -> None:
+    if not isinstance(preset, str):
+        raise ValueError(f"{system}.preset: got {preset!r}, expected the name of a preset")
+    try:
+        catalogue.load_system(preset)
+    except UserError as error:
+        raise ValueError(f"{system}.preset: {error}") from None
 
 
 class Scenario(Spec):
@@ -101,7 +110,7 @@ class Scenario(Spec):
                     "any of . , : + / ( ) = % - _, at most 40"
                 )
             if "preset" in settings:
-                _known(catalogue.load_system, settings["preset"])
+                _known_preset(name, settings["preset"])
             if "max_model_len" in settings:
                 raise ValueError(
                     f"max_model_len only in `engine`, for it shapes the requests that all systems "
@@ -122,6 +131,17 @@ class Scenario(Spec):
             if any(value in values[:place] for place, value in enumerate(values)):
                 raise ValueError(f"got a value of {key_path} twice, expected different ones")
         return sweep
+
+    @model_validator(mode="after")
+    def _sweeps_systems_that_are_there(self) -> Self:
+        for key_path in self.sweep:
+            first, *rest = key_path.split(".")
+            if first == "systems" and rest[0] not in self.systems:
+                raise ValueError(
+                    f"sweep: got {key_path!r}, expected one of the systems "
+                    f"{', '.join(self.systems)}"
+                )
+        return self
 
     @classmethod
     def parse(cls, data: Any) -> Self:

@@ -180,6 +180,13 @@ def test_command_replaces_no_folder_but_an_earlier_reproduction(kvsim, published
     assert done.returncode == 2
     assert done.stderr.startswith("kvsim: pages: is there and no earlier reproduction")
     assert kvsim.left("pages") == ["precious"]
+    (kvsim.folder / "reproduced.json").write_text("{}")
+    here = kvsim("reproduce", "--scenarios", "published", "--out", ".")
+    assert "kvsim: .: is where you are" in here.stderr
+    (kvsim.folder / "pages" / "reproduced.json").write_text("{}")
+    beside = kvsim("reproduce", "--scenarios", "published", "--out", "pages")
+    assert "kvsim: pages: has precious beside an earlier reproduction" in beside.stderr
+    assert kvsim.left("pages") == ["precious", "reproduced.json"]
     for _ in range(2):
         again = kvsim("reproduce", "--scenarios", "published", "--out", "other")
         assert again.returncode == 0
@@ -399,7 +406,7 @@ def test_capacities_are_where_a_limit_is_reached():
         for series in (["x", "y"], ["x", "z"])
     )
     assert (order.ours, order.is_inside) == ("1.38 < 5", True)
-    assert (wrong.ours, wrong.is_inside) == ("1.38 < nan", False)
+    assert (wrong.ours, wrong.is_inside) == ("1.38 < not found", False)
 
 
 def test_a_capacity_is_the_lowest_of_several_metrics():
@@ -424,7 +431,7 @@ def test_a_capacity_is_the_lowest_of_several_metrics():
     (never,) = Capacity(
         kind="capacity", limit=0.1, series="x", published=1, within=1, **about
     ).outcomes(rows)
-    assert (never.ours, never.is_inside) == ("nan", False)
+    assert (never.ours, never.is_inside) == ("not found", False)
 
 
 def test_gains_in_capacity_are_compared_each_under_its_limit():

@@ -122,9 +122,9 @@ SWEPT = {
         "exactly one of",
         "2",
     ),
-    "systems.s.block_size: [8, 0]": (
-        "systems.s.block_size=0",
-        "systems.s.block_size",
+    "systems.default.block_size: [8, 0]": (
+        "systems.default.block_size=0",
+        "systems.default.block_size",
         "0",
         "from 1",
     ),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from workloads.errors import WorkloadError
-from workloads.readers import azure
+from workloads.readers import agentic, azure, llmservingsim, mooncake, vllm_log
 from workloads.source import Source
 from workloads.trace import Trace
 
@@ -25,6 +25,10 @@ class Format(NamedTuple):
 
 FORMATS: dict[str, Format] = {
     "azure": Format("Azure LLM inference trace 2023 and 2024, CSV", azure.recognises, azure.read),
+    "mooncake": Format("Mooncake trace, JSONL", mooncake.recognises, mooncake.read),
+    "llmservingsim": Format("LLMServingSim, JSONL", llmservingsim.recognises, llmservingsim.read),
+    "vllm-log": Format("request log of vLLM, JSONL", vllm_log.recognises, vllm_log.read),
+    "agentic": Format("session of a coding agent, JSON", agentic.recognises, agentic.read),
 }
 
 

@@ -1,36 +1,45 @@
-"""Objects from lines of JSON, or one error for all that is wrong in them."""
+"""Objects from JSON, one a line or one in all, or one error for all that is wrong in them."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+import numpy as np
+
 from workloads.checks import LARGEST_COUNT, problem
 from workloads.files import bad_file
 from workloads.source import Source
+from workloads.workload import Int64Column
 
-_MOST_SECONDS = 9e9  # 285 years; int64 nanoseconds end at 9.22e18
+Row = tuple[int, dict[str, Any]]  # (line, object)
+
+_LATEST_NS = 9e18  # 285 years; int64 nanoseconds end at 9.22e18
+_STRING_OR_CONSTANT = re.compile(r'"(?:[^"\\]|\\.)*"|(NaN|-?Infinity)')
 
 
 @dataclass(frozen=True)
 class Field:
-    """What a value must be: a `kind` of `count`, `number`, `ids`, `text` or `any`.
+    """What a value must be: a `kind` of `count`, `number`, `ids`, `list`, `text` or `any`.
 
-    count: an integer from 1 (or `lowest`). number: from 0. ids: a list of integers from 0.
+    count: an integer from 1 (or `lowest`). number: from 0 to 9e18 / unit_ns, so that a time in
+    units of so many nanoseconds is one of int64. ids: a list of integers from 0.
     """
 
     kind: str
     lowest: int = 1
+    unit_ns: int = 1
     is_optional: bool = False
 
 
-def read_jsonl(source: Source, fields: Mapping[str, Field]) -> list[tuple[int, dict[str, Any]]]:
+def read_jsonl(source: Source, fields: Mapping[str, Field]) -> list[Row]:
     """(line, object) of every line that is not blank; other keys are kept and passed over.
 
     Raises WorkloadError for lines that are no JSON object (with the position), lack a field or have
     one that is not as it must be: the first ten in one message.
     """
-    rows: list[tuple[int, dict[str, Any]]] = []
+    rows: list[Row] = []
     problems: list[str] = []
     for line, text in _lines(source):
         try:
@@ -48,8 +57,50 @@ def read_jsonl(source: Source, fields: Mapping[str, Field]) -> list[tuple[int, d
     return rows
 
 
-def check_object(value: Mapping[str, Any], fields: Mapping[str, Field], where: str) -> list[str]:
-    """What is wrong with the fields of an object, a line each."""
+def read_object(source: Source, fields: Mapping[str, Field]) -> dict[str, Any]:
+    """The one object that a source is; other keys are kept.
+
+    Raises WorkloadError, with the position, for what is none, and for fields as `read_jsonl` does.
+    """
+    try:
+        value = parse_json(source.text)
+    except ValueError as error:
+        raise bad_file(source.name, [f"not JSON: {error}"]) from error
+    if not isinstance(value, dict):
+        raise bad_file(source.name, [problem("top level", value, "an object")])
+    problems = check_object(value, fields, "top level")
+    if problems:
+        raise bad_file(source.name, problems)
+    return value
+
+
+def with_output(source: Source, rows: list[Row], name: str) -> tuple[list[Row], tuple[str, ...]]:
+    """The rows whose field `name` is not 0, and a note that counts the others.
+
+    Raises WorkloadError where none is left.
+    """
+    kept = [row for row in rows if row[1][name] > 0]
+    if not kept:
+        raise bad_file(source.name, [f"no request with {name} above 0, expected some"])
+    return kept, skipped_note(len(rows) - len(kept), name)
+
+
+def skipped_note(num_skipped: int, name: str) -> tuple[str, ...]:
+    """A note on requests that were left out since field `name` is 0; none for none."""
+    if not num_skipped:
+        return ()
+    return (f"skipped {num_skipped} {'request' if num_skipped == 1 else 'requests'}: {name} 0",)
+
+
+def column(rows: list[Row], name: str) -> Int64Column:
+    """[n] a field of every row that is a count."""
+    return np.array([int(row[name]) for _, row in rows], dtype=np.int64)
+
+
+def check_object(
+    value: Mapping[str, Any], fields: Mapping[str, Field], where: str, joint: str = ", field "
+) -> list[str]:
+    """What is wrong with the fields of an object, a line each; joint: between place and name."""
     problems = []
     for name, field in fields.items():
         if name not in value:
@@ -57,7 +108,7 @@ def check_object(value: Mapping[str, Any], fields: Mapping[str, Field], where: s
                 seen = ", ".join(list(value)[:20])
                 problems.append(f"{where}: no field {name}, got {seen}")
         elif (expected := _unlike(value[name], field)) is not None:
-            problems.append(problem(f"{where}, field {name}", value[name], expected))
+            problems.append(problem(f"{where}{joint}{name}", value[name], expected))
     return problems
 
 
@@ -68,8 +119,9 @@ def _unlike(value: Any, field: Field) -> str | None:
             is_like = _whole(value) and field.lowest <= value <= LARGEST_COUNT
             return None if is_like else f"an integer from {field.lowest} to {LARGEST_COUNT}"
         case "number":
-            is_like = type(value) in (int, float) and 0 <= value <= _MOST_SECONDS * 1e9
-            return None if is_like else "a number from 0"
+            highest = _LATEST_NS / field.unit_ns
+            is_like = type(value) in (int, float) and 0 <= value <= highest
+            return None if is_like else f"a number from 0 to {highest:g}"
         case "ids":
             is_like = isinstance(value, list) and all(
                 type(item) is int and 0 <= item < 2**62 for item in value
@@ -90,18 +142,28 @@ def _whole(value: Any) -> bool:
 def parse_json(text: str) -> Any:
     """A JSON value; NaN and Infinity, which JSON has not, are refused as anything else wrong is.
 
-    Raises ValueError, of one line.
+    Raises ValueError, of one line, with the position where that is known.
     """
+
+    def refuse(name: str) -> NoReturn:
+        places = (match.start() for match in _STRING_OR_CONSTANT.finditer(text) if match[1])
+        raise ValueError(f"got {name}, expected a number, at {_position(text, next(places))}")
+
     try:
-        return json.loads(text, parse_constant=_refuse)
+        return json.loads(text, parse_constant=refuse)
     except json.JSONDecodeError as error:
-        raise ValueError(f"{error.msg} at column {error.colno}") from None
+        raise ValueError(f"{error.msg} at {_position(text, error.pos)}") from None
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
 
-def _refuse(name: str) -> NoReturn:
-    raise ValueError(f"got {name}, expected a number")
+def _position(text: str, place: int) -> str:
+    """The column, and the line in a text of several."""
+    column_number = place - text.rfind("\n", 0, place)
+    line = text.count("\n", 0, place)
+    if "\n" not in text:
+        return f"column {column_number}"
+    return f"line {line + 1}, column {column_number}"
 
 
 def _lines(source: Source) -> Iterator[tuple[int, str]]:

@@ -1,0 +1,1 @@
+"""What is in a trace: `kvsim trace`."""

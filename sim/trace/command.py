@@ -1,0 +1,144 @@
+"""What `kvsim trace` does: read requests, say what they are, perhaps write them again."""
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.table import Table
+
+from sim.errors import UserError
+from sim.tables import print_table
+from sim.trace.describe import Description, Lengths, Sharing, describe
+from workloads import FORMATS, Trace, read_source, read_trace
+from workloads.readers.own import write_csv, write_jsonl
+
+_BAR = 24  # letters, for all of the prompts
+_WRITERS = {".csv": write_csv, ".jsonl": write_jsonl}
+
+
+def show_trace(
+    path: str,
+    format_name: str | None,
+    block_size: int | None,
+    convert: Path | None,
+    figure: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Print what is in a trace; write it in kvsim's own format, and a figure of what it shares.
+
+    Raises UserError and WorkloadError for mistakes of the user.
+    """
+    if convert is not None and convert.suffix not in _WRITERS:
+        raise UserError(f"{convert}: got {convert.suffix or 'no ending'}, expected .csv or .jsonl")
+    trace = read_trace(read_source(path), format_name)
+    if convert is not None:
+        _convert(trace, convert)
+    found = describe(trace, block_size)
+    if figure is not None:
+        _draw(found, figure)
+    if as_json:
+        print(json.dumps(asdict(found), indent=1))
+        return
+    print(f"{path}: {FORMATS[found.format].title}")
+    for line in _lines(found):
+        print(line)
+    print()
+    print_table(_lengths_table(found))
+    if found.sharing is None:
+        print("what prompts hold is not recorded: they share nothing")
+    else:
+        _print_sharing(found.sharing)
+
+
+def _convert(trace: Trace, convert: Path) -> None:
+    if convert.exists():
+        raise UserError(f"{convert}: is there, expected a new file")
+    partial = convert.with_name(f".{convert.name}.partial")
+    try:
+        _WRITERS[convert.suffix](trace, partial)
+        partial.rename(convert)
+    except OSError as error:
+        raise UserError(f"{convert}: {(error.strerror or str(error)).lower()}") from None
+    finally:
+        partial.unlink(missing_ok=True)
+    print(f"{len(trace)} requests written to {convert}", file=sys.stderr)
+
+
+def _draw(found: Description, figure: Path) -> None:
+    from sim.plots.sharing import hit_curves  # matplotlib, slow to import
+    from sim.plots.style import save
+
+    if figure.suffix not in (".png", ".svg"):
+        raise UserError(f"{figure}: got {figure.suffix or 'no ending'}, expected .png or .svg")
+    if found.sharing is None or not found.sharing.points:
+        raise UserError(f"{figure}: there is nothing to draw, for prompts share nothing")
+    save(hit_curves(found.sharing), figure)
+    print(f"figure written to {figure}", file=sys.stderr)
+
+
+def _lines(found: Description) -> list[str]:
+    left_out = found.num_rows - found.num_requests
+    lines = [f"{found.num_requests:,} requests" + (f", {left_out:,} rows left out" * bool(left_out))]
+    if sessions := found.sessions:
+        lines.append(
+            f"{sessions.num_sessions:,} sessions of {sessions.mean_turns:.3g} turns, at most "
+            f"{sessions.max_turns:,}; {sessions.num_of_one:,} of one"
+        )
+    arrivals, what = found.arrivals, "sessions" if found.sessions else "requests"
+    if arrivals is None:
+        lines.append("no times: a scenario must say in `workload.arrivals` when requests come")
+    elif arrivals.rate_per_s is None or arrivals.cv is None:
+        lines.append(f"all {what} at once")
+    else:
+        lines.append(
+            f"{_duration(arrivals.span_s)} from the first to the last, "
+            f"{arrivals.rate_per_s:.3g} {what}/s; gaps with a coefficient of variation of "
+            f"{arrivals.cv:.3g} (Poisson: 1), {arrivals.num_ties:,} of 0"
+        )
+    return [*lines, *found.notes]
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.3g} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.3g} min"
+    return f"{seconds / 3600:.3g} h"
+
+
+def _lengths_table(found: Description) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in ("tokens", "mean", "p50", "p90", "p99", "max", "all"):
+        table.add_column(heading, justify="left" if heading == "tokens" else "right")
+    for name, lengths in (("prompt", found.prompt_tokens), ("output", found.output_tokens)):
+        table.add_row(name, *_cells(lengths))
+    return table
+
+
+def _cells(lengths: Lengths) -> list[str]:
+    numbers = [*lengths.percentiles.values(), lengths.max, lengths.total]
+    return [f"{lengths.mean:,.1f}", *(f"{number:,}" for number in numbers)]
+
+
+def _print_sharing(sharing: Sharing) -> None:
+    print(
+        f"{sharing.hit_blocks:,} of {sharing.num_blocks:,} blocks of {sharing.block_size:,} tokens "
+        f"were there before: {sharing.block_share:.1%} of the blocks, {sharing.token_share:.1%} of "
+        "the prompt tokens"
+    )
+    if not sharing.points:
+        return
+    print("what a cache finds of the prompt tokens, by its size and what it loses first:\n")
+    policies = list(dict.fromkeys(point.policy for point in sharing.points))
+    shares = {(point.num_blocks, point.policy): point.token_share for point in sharing.points}
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in ("blocks", "tokens", *(name.upper() for name in policies[:-1]), policies[-1]):
+        table.add_column(heading, justify="right")
+    table.add_column("LRU" if "lru" in policies else "", justify="left")
+    for size in dict.fromkeys(point.num_blocks for point in sharing.points):
+        cells = [f"{shares[size, policy]:.1%}" for policy in policies]
+        bar = "█" * round(_BAR * shares[size, policies[0]] / max(sharing.token_share, 1e-9))
+        table.add_row(f"{size:,}", f"{size * sharing.block_size:,}", *cells, bar)
+    print_table(table)

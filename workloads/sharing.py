@@ -1,0 +1,178 @@
+"""How much of their prompts the requests of a trace could share, by the size of a cache.
+
+The cache holds blocks; a block is found if it and all before it are there. The requests look in it
+in order of arrival, each before its own blocks are put in, as if an answer took no time.
+"""
+
+import heapq
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from workloads.checks import require_count
+from workloads.content import SegmentPrompt
+from workloads.trace import Segments, Trace
+
+_NO_ANSWER = 0
+_NEVER = 1 << 62
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """The blocks of n prompts. A number means the same content after the same blocks.
+
+    ids: [n] of each prompt, in order. tokens: by id. block_size: tokens of a whole block.
+    """
+
+    ids: list[list[int]]
+    tokens: list[int]
+    block_size: int
+
+    @property
+    def num_blocks(self) -> int:
+        """Of all prompts."""
+        return sum(len(ids) for ids in self.ids)
+
+    @property
+    def num_distinct(self) -> int:
+        """Different ones: what a cache needs to keep all of them."""
+        return len(self.tokens)
+
+
+@dataclass(frozen=True)
+class Hits:
+    """What a cache found: blocks, and the tokens in them."""
+
+    num_blocks: int
+    num_tokens: int
+
+
+def blocks_of(trace: Trace, block_size: int | None = None) -> Blocks | None:
+    """The blocks of a trace; None where it does not say what prompts hold.
+
+    block_size: None is that in which the trace knows content. With it every prompt's last block
+    counts, though it may be a part; with another only whole blocks do, as in an engine.
+
+    Raises WorkloadError for a block size below 1.
+    """
+    segments = trace.segments
+    if segments is None:
+        return None
+    if block_size is not None:
+        require_count("block_size", block_size)
+    number_of: dict[tuple[int, object], int] = {}
+    tokens: list[int] = []
+    all_ids = []
+    contents = _own if block_size in (None, segments.block_tokens) else _recut
+    for content in contents(segments, block_size or segments.block_tokens):
+        ids, before = [], -1
+        for key, num_tokens in content:
+            before = number_of.setdefault((before, key), len(tokens))
+            if before == len(tokens):
+                tokens.append(num_tokens)
+            ids.append(before)
+        all_ids.append(ids)
+    return Blocks(all_ids, tokens, block_size or segments.block_tokens)
+
+
+Content = Sequence[tuple[object, int]]  # (what a block holds, its tokens)
+
+
+def _own(segments: Segments, _block_size: int) -> list[Content]:
+    pairs = list(zip(segments.ids.tolist(), segments.tokens.tolist(), strict=True))
+    offsets = segments.offsets.tolist()
+    return [pairs[first:stop] for first, stop in zip(offsets, offsets[1:], strict=False)]
+
+
+def _recut(segments: Segments, block_size: int) -> list[Content]:
+    contents: list[Content] = []
+    for content in _own(segments, block_size):
+        prompt = SegmentPrompt([(int(str(key)), tokens) for key, tokens in content], _NO_ANSWER)
+        runs = prompt.block_runs(block_size, 0, len(prompt) // block_size, [])
+        contents.append(
+            [((key, start + i), block_size) for key, start, count in runs for i in range(count)]
+        )
+    return contents
+
+
+def unlimited(blocks: Blocks) -> Hits:
+    """Of a cache that keeps everything."""
+    counts = Counter(block for ids in blocks.ids for block in ids)
+    again = [(count - 1, blocks.tokens[block]) for block, count in counts.items()]
+    return Hits(sum(n for n, _ in again), sum(n * tokens for n, tokens in again))
+
+
+def lru(blocks: Blocks, num_blocks: int) -> Hits:
+    """Of a cache of so many blocks that loses the least recently used; of a prompt its tail."""
+    cache: OrderedDict[int, None] = OrderedDict()
+    found: list[int] = []
+    for ids in blocks.ids:
+        found += [block for block in ids if block in cache]
+        for block in reversed(ids):
+            cache[block] = None
+            cache.move_to_end(block)
+        while len(cache) > num_blocks:
+            cache.popitem(last=False)
+    return _hits(blocks, found)
+
+
+def lfu(blocks: Blocks, num_blocks: int) -> Hits:
+    """Of one that loses the least often used, of equals the least recently; of a prompt its tail."""
+    uses: Counter[int] = Counter()
+
+    def rank(block: int, time: int) -> tuple[int, int]:
+        uses[block] += 1
+        return uses[block], time
+
+    return _by_rank(blocks, num_blocks, rank)
+
+
+def optimum(blocks: Blocks, num_blocks: int) -> Hits:
+    """Of one that knows what comes and loses what is wanted latest: Belady, IBM Sys. J. 5, 1966."""
+    wanted: dict[int, list[int]] = {}
+    for number in range(len(blocks.ids) - 1, -1, -1):
+        for block in blocks.ids[number]:
+            wanted.setdefault(block, []).append(number)
+
+    def rank(block: int, time: int) -> tuple[int, int]:
+        times = wanted[block]
+        times.pop()
+        return -(times[-1] if times else _NEVER), time
+
+    return _by_rank(blocks, num_blocks, rank)
+
+
+def _by_rank(blocks: Blocks, num_blocks: int, rank: Callable[[int, int], tuple[int, int]]) -> Hits:
+    """Of one that loses what has the lowest rank, which a block gets anew whenever it is used."""
+    ranks: dict[int, tuple[int, int]] = {}
+    heap: list[tuple[tuple[int, int], int]] = []
+    found: list[int] = []
+    time = 0
+    for ids in blocks.ids:
+        found += [block for block in ids if block in ranks]
+        for block in reversed(ids):
+            time += 1
+            ranks[block] = key = rank(block, time)
+            heapq.heappush(heap, (key, block))
+        while len(ranks) > num_blocks:
+            key, block = heapq.heappop(heap)
+            if ranks.get(block) == key:
+                del ranks[block]
+    return _hits(blocks, found)
+
+
+def _hits(blocks: Blocks, found: list[int]) -> Hits:
+    tokens = blocks.tokens
+    return Hits(len(found), sum(tokens[block] for block in found))
+
+
+POLICIES = {"lru": lru, "lfu": lfu, "optimum": optimum}
+
+
+def curve_sizes(blocks: Blocks, num_sizes: int = 6) -> list[int]:
+    """Sizes of caches from a few blocks to all there are, by equal factors."""
+    most = blocks.num_distinct
+    sizes = np.geomspace(max(most / 300, 1), most, num_sizes)
+    return sorted({int(np.ceil(size)) for size in sizes})

@@ -14,9 +14,10 @@ _MOST_SECONDS = 9e9  # 285 years; int64 nanoseconds end at 9.22e18
 
 @dataclass(frozen=True)
 class Field:
-    """What a value must be: a `kind` of `count`, `number`, `ids`, `text` or `any`.
+    """What a value must be: a `kind` of `count`, `number`, `seconds`, `ids`, `list`, `text` or
+    `any`.
 
-    count: an integer from 1 (or `lowest`). number: from 0. ids: a list of integers from 0.
+    count: an integer from 1 (or `lowest`). number, seconds: from 0. ids: a list of integers from 0.
     """
 
     kind: str
@@ -70,6 +71,9 @@ def _unlike(value: Any, field: Field) -> str | None:
         case "number":
             is_like = type(value) in (int, float) and 0 <= value <= _MOST_SECONDS * 1e9
             return None if is_like else "a number from 0"
+        case "seconds":
+            is_like = type(value) in (int, float) and 0 <= value <= _MOST_SECONDS
+            return None if is_like else "seconds, a number from 0"
         case "ids":
             is_like = isinstance(value, list) and all(
                 type(item) is int and 0 <= item < 2**62 for item in value

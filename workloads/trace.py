@@ -87,15 +87,17 @@ def trace_from_rows(
     """The trace of rows, of which some of `num_rows` may have been left out, as `notes` say.
 
     Rows out of time order are sorted, equal times keep the order of the file, and a note counts
-    the rows that came earlier than the row before. Times count from the first request.
+    the rows that came earlier than the row before; turns that wait for an answer are not counted.
+    Times count from the first request.
     """
     num_kept = len(rows.prompt_tokens)
     order, time_ns = np.arange(num_kept), rows.time_ns
     if time_ns is not None:
         order = np.argsort(time_ns, kind="stable")
-        backward = np.flatnonzero(np.diff(time_ns) < 0)
+        starts = np.arange(num_kept) if rows.previous is None else np.flatnonzero(rows.previous < 0)
+        backward = np.flatnonzero(np.diff(time_ns[starts]) < 0)
         if len(backward):
-            first_line = rows.lines[int(backward[0]) + 1]
+            first_line = rows.lines[int(starts[backward[0] + 1])]
             steps = "1 backward step" if len(backward) == 1 else f"{len(backward)} backward steps"
             notes = (*notes, f"sorted by time: {steps}, the first at {rows.counted} {first_line}")
     return Trace(

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from workloads.checks import problem, shown
+from workloads.checks import problem
 from workloads.errors import WorkloadError
 from workloads.files import bad_file
 from workloads.readers.counts import note_rows
@@ -34,35 +34,38 @@ def recognises(source: Source) -> bool:
 def read(source: Source) -> Trace:
     """Read the requests; those without output, which failed, are left out and noted.
 
-    Without start_times there are no arrival times, and a note lists what there is.
+    Without start_times there are no arrival times, and a note lists what there is. Requests count
+    from 1 in messages.
 
     Raises WorkloadError for a file that is not one JSON object with lists of one length, for values
-    that are not as they must be (request counted from 1, value and expected: the first ten of
-    them), and where no request has output.
+    that are not as they must be (the first ten of them), and where no request has output.
     """
     lists = _lists(source)
-    requests = [dict(zip(lists, values, strict=True)) for values in zip(*lists.values())]
-    has_output = np.array([_has_output(request) for request in requests], dtype=np.bool_)
+    num_rows = len(lists["output_lens"])
+    has_output = [length != 0 or length is False for length in lists["output_lens"]]
     kept = np.flatnonzero(has_output).tolist()
+    requests = [{name: values[row] for name, values in lists.items()} for row in kept]
     fields = {name: _LISTS[name] for name in lists}
     problems = [
-        text for row in kept for text in check_object(requests[row], fields, f"request {row + 1}")
+        text
+        for row, request in zip(kept, requests, strict=True)
+        for text in check_object(request, fields, f"request {row + 1}")
     ]
-    if problems:
-        raise bad_file(source.name, problems)
+    if problems or not requests:
+        raise bad_file(source.name, problems or [f"no output tokens in {num_rows} requests"])
     notes = note_rows(
-        ~has_output, range(1, len(requests) + 1), "without output tokens left out", "request"
+        ~np.array(has_output),
+        range(1, num_rows + 1),
+        "without output tokens left out",
+        noun="request",
+        counted="request",
     )
-    if not kept:
-        raise WorkloadError(
-            f"{source.name}: no request with output tokens: {(*notes, 'none at all')[0]}"
-        )
+    if "start_times" not in lists:
+        notes = (*notes, f"no start_times among {', '.join(sorted(source.keys))}")
     columns = {
-        name: np.array([_integer(name, requests[row][name]) for row in kept], dtype=np.int64)
+        name: np.array([_integer(name, request[name]) for request in requests], dtype=np.int64)
         for name in lists
     }
-    if "start_times" not in lists:
-        notes = (*notes, f"no start_times among {shown(sorted(source.keys))}")
     rows = Rows(
         time_ns=columns.get("start_times"),
         prompt_tokens=columns["input_lens"],
@@ -70,7 +73,7 @@ def read(source: Source) -> Trace:
         lines=[row + 1 for row in kept],
         counted="request",
     )
-    return trace_from_rows(rows, format="benchmark-serving", num_rows=len(requests), notes=notes)
+    return trace_from_rows(rows, format="benchmark-serving", num_rows=num_rows, notes=notes)
 
 
 def _lists(source: Source) -> dict[str, list[Any]]:
@@ -89,11 +92,6 @@ def _lists(source: Source) -> dict[str, list[Any]]:
     if len(set(lengths.values())) > 1:
         raise WorkloadError(problem(f"{source.name}: lists", lengths, "all of one length"))
     return lists
-
-
-def _has_output(request: dict[str, Any]) -> bool:
-    length = request["output_lens"]
-    return isinstance(length, bool) or length != 0
 
 
 def _integer(name: str, value: int | float) -> int:

@@ -20,6 +20,7 @@ from workloads.readers.counts import note_rows
 from workloads.readers.jsonl_table import parse_json, read_jsonl
 from workloads.source import Source
 from workloads.trace import Rows, Trace, trace_from_rows
+from workloads.workload import Int64Column
 
 _FORMS = {"conversations": ("from", "value"), "messages": ("role", "content")}
 _ASKING = ("human", "user")
@@ -88,10 +89,17 @@ def read(source: Source) -> Trace:
         raise bad_file(source.name, problems)
     notes = ["conversations have no arrival times"]
     if num_empty:
-        notes.append(f"{num_empty} empty messages left out")
+        notes.append(
+            "1 empty message left out" if num_empty == 1 else f"{num_empty} empty messages left out"
+        )
     numbers = [number for number, _ in items]
-    what = "(conversations) without an answer to a human left out"
-    notes += note_rows(np.array(is_left_out, dtype=np.bool_), numbers, what, counted)
+    notes += note_rows(
+        np.array(is_left_out, dtype=np.bool_),
+        numbers,
+        "without an answer to a human left out",
+        noun="conversation",
+        counted=counted,
+    )
     if not turns.lines:
         raise WorkloadError(f"{source.name}: no answer to a human in {len(items)} conversations")
     rows = Rows(
@@ -134,5 +142,5 @@ def _messages(item: Any, where: str) -> Iterator[Message]:
         yield who, len(text.encode("utf-8", "surrogatepass"))
 
 
-def _column(values: list[int]) -> "np.typing.NDArray[np.int64]":
+def _column(values: list[int]) -> Int64Column:
     return np.array(values, dtype=np.int64)

@@ -68,12 +68,10 @@ def _unlike(value: Any, field: Field) -> str | None:
         case "count":
             is_like = _whole(value) and field.lowest <= value <= LARGEST_COUNT
             return None if is_like else f"an integer from {field.lowest} to {LARGEST_COUNT}"
-        case "number":
-            is_like = type(value) in (int, float) and 0 <= value <= _MOST_SECONDS * 1e9
+        case "number" | "seconds":
+            most = _MOST_SECONDS * (1 if field.kind == "seconds" else 1e9)
+            is_like = type(value) in (int, float) and 0 <= value <= most
             return None if is_like else "a number from 0"
-        case "seconds":
-            is_like = type(value) in (int, float) and 0 <= value <= _MOST_SECONDS
-            return None if is_like else "seconds, a number from 0"
         case "ids":
             is_like = isinstance(value, list) and all(
                 type(item) is int and 0 <= item < 2**62 for item in value

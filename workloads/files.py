@@ -42,13 +42,16 @@ def decoded(data: bytes, name: str) -> str:
         raise WorkloadError(f"{name}: line {line}: got byte {byte}, expected UTF-8 text") from error
 
 
-def parse_count(text: str) -> int | None:
-    """The integer from 1 to LARGEST_COUNT that `text` plainly is (`500` or `500.0`), else None."""
+def parse_count(text: str, lowest: int = 1) -> int | None:
+    """The integer from `lowest` (1 or 0) to LARGEST_COUNT that `text` plainly is, else None.
+
+    Plain are `500` and `500.0`.
+    """
     match = _COUNT.fullmatch(text)
     if match is None:
         return None
     value = int(match[1])
-    return value if 1 <= value <= LARGEST_COUNT else None
+    return value if lowest <= value <= LARGEST_COUNT else None
 
 
 def bad_file(name: str | Path, problems: list[str]) -> WorkloadError:

@@ -7,7 +7,7 @@ from workloads.checks import require_count
 from workloads.errors import WorkloadError
 from workloads.limits import output_limits
 from workloads.streams import stream
-from workloads.trace import Segments, Trace, take
+from workloads.trace import Segments, Trace, session_numbers, take
 from workloads.workload import Int64Column, Workload
 
 
@@ -24,12 +24,14 @@ def workload_from_trace(
 
     limit: take only the first so many requests. max_new_tokens None is what max_model_len leaves
     after the prompt, at least 1. arrivals: when requests come, drawn with `seed`, where the trace
-    does not say.
+    does not say; of sessions, when they start, and then one comes after the other.
 
     Raises WorkloadError for a limit, max_new_tokens or max_model_len below 1, for a trace without
     times and no arrivals, and for both.
     """
     trace = _first(trace, limit)
+    if arrivals is not None:
+        trace = _one_session_after_another(trace)
     num_requests = len(trace)
     limits = output_limits(
         trace.prompt_tokens,
@@ -38,7 +40,9 @@ def workload_from_trace(
         max_model_len=max_model_len,
     )
     segments = trace.segments or _own_content(trace.prompt_tokens)
-    first_answer = int(segments.ids.max()) + 1
+    answer_ids = trace.answer_ids
+    if answer_ids is None:
+        answer_ids = int(segments.ids.max()) + 1 + np.arange(num_requests, dtype=np.int64)
     return Workload(
         arrival_ns=_arrival_ns(trace, arrivals, seed),
         closed_loop=arrivals if isinstance(arrivals, ClosedLoop) else None,
@@ -48,7 +52,7 @@ def workload_from_trace(
         segment_offsets=segments.offsets,
         segment_ids=segments.ids,
         segment_tokens=segments.tokens,
-        answer_ids=first_answer + np.arange(num_requests, dtype=np.int64),
+        answer_ids=answer_ids,
         previous=trace.previous,
         think_time_ns=trace.think_time_ns,
         notes=(*trace.notes, *limits.notes),
@@ -72,8 +76,8 @@ def _arrival_ns(
     if arrivals is None:
         if trace.arrival_ns is None:
             raise WorkloadError(
-                f"the trace ({trace.format}) says of no request when it comes, expected "
-                "`arrivals` beside it, such as poisson: {rate: 5}"
+                f"the trace ({'; '.join((trace.format, *trace.notes))}) says of no request when it "
+                "comes, expected `workload.arrivals` beside it, such as poisson: {rate: 5}"
             )
         return trace.arrival_ns
     if trace.arrival_ns is not None:
@@ -82,7 +86,15 @@ def _arrival_ns(
         )
     if isinstance(arrivals, ClosedLoop):
         return None
-    return arrivals.times_ns(len(trace), stream(seed, "arrivals"))
+    session = session_numbers(trace)
+    return arrivals.times_ns(int(session[-1]) + 1, stream(seed, "arrivals"))[session]
+
+
+def _one_session_after_another(trace: Trace) -> Trace:
+    session = session_numbers(trace)
+    if (np.diff(session) >= 0).all():
+        return trace
+    return take(trace, np.argsort(session, kind="stable"), ())
 
 
 def _own_content(prompt_tokens: Int64Column) -> Segments:

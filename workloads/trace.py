@@ -22,6 +22,11 @@ class Segments:
     tokens: Int64Column
     block_tokens: int
 
+    def of(self, request: int) -> list[Segment]:
+        """The segments of a request."""
+        places = slice(int(self.offsets[request]), int(self.offsets[request + 1]))
+        return list(zip(self.ids[places].tolist(), self.tokens[places].tolist(), strict=True))
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Trace:
@@ -32,6 +37,7 @@ class Trace:
     prompt_tokens, output_tokens: [n].
     segments: what prompts hold; None: the trace does not say, so they share nothing.
     previous, think_time_ns: [n] as in `Workload`, where requests are turns of sessions.
+    answer_ids: [n] content id of each answer, where segments quote answers.
     num_rows: rows of the file, those that were left out included.
     format: name of the format. notes: what was changed or skipped, a line each, for the user.
     """
@@ -42,6 +48,7 @@ class Trace:
     segments: Segments | None = None
     previous: Int64Column | None = None
     think_time_ns: Int64Column | None = None
+    answer_ids: Int64Column | None = None
     num_rows: int
     format: str
     notes: tuple[str, ...] = ()
@@ -54,11 +61,12 @@ class Trace:
 class Rows:
     """Requests as they stand in a file, at least one.
 
-    time_ns: [n] None where there are no times. lines: [n] of the file.
+    time_ns: [n] None where there are no times. lines: [n] of the file, or of what `counted` names.
     contents: [n] segments of each prompt; None where nobody knows. block_tokens: see Segments.
     previous: [n] row of the request that must have been answered before, -1 for none; of such a
         request the time is that of the first row of its session.
     think_time_ns: [n] how long after that answer.
+    answer_ids: [n] content id of each answer, where contents quote answers.
     """
 
     time_ns: Int64Column | None
@@ -69,6 +77,8 @@ class Rows:
     block_tokens: int = 1
     previous: Int64Column | None = None
     think_time_ns: Int64Column | None = None
+    answer_ids: Int64Column | None = None
+    counted: str = "line"
 
 
 def trace_from_rows(
@@ -77,17 +87,19 @@ def trace_from_rows(
     """The trace of rows, of which some of `num_rows` may have been left out, as `notes` say.
 
     Rows out of time order are sorted, equal times keep the order of the file, and a note counts
-    the rows that came earlier than the row before. Times count from the first request.
+    the rows that came earlier than the row before; turns that wait for an answer are not counted.
+    Times count from the first request.
     """
     num_kept = len(rows.prompt_tokens)
     order, time_ns = np.arange(num_kept), rows.time_ns
     if time_ns is not None:
         order = np.argsort(time_ns, kind="stable")
-        backward = np.flatnonzero(np.diff(time_ns) < 0)
+        starts = np.arange(num_kept) if rows.previous is None else np.flatnonzero(rows.previous < 0)
+        backward = np.flatnonzero(np.diff(time_ns[starts]) < 0)
         if len(backward):
-            first_line = rows.lines[int(backward[0]) + 1]
+            first_line = rows.lines[int(starts[backward[0] + 1])]
             steps = "1 backward step" if len(backward) == 1 else f"{len(backward)} backward steps"
-            notes = (*notes, f"sorted by time: {steps}, the first at line {first_line}")
+            notes = (*notes, f"sorted by time: {steps}, the first at {rows.counted} {first_line}")
     return Trace(
         arrival_ns=None if time_ns is None else time_ns[order] - time_ns.min(),
         prompt_tokens=rows.prompt_tokens[order],
@@ -95,6 +107,7 @@ def trace_from_rows(
         segments=_segments(rows, order),
         previous=_previous(rows, order),
         think_time_ns=None if rows.think_time_ns is None else rows.think_time_ns[order],
+        answer_ids=None if rows.answer_ids is None else rows.answer_ids[order],
         num_rows=num_kept if num_rows is None else num_rows,
         format=format,
         notes=notes,
@@ -124,13 +137,27 @@ def _previous(rows: Rows, order: Int64Column) -> Int64Column | None:
     return np.where(previous < 0, -1, place_of[previous])
 
 
+def session_numbers(trace: Trace) -> Int64Column:
+    """[n] the session of each request, counted from 0 as they begin; each is one without any."""
+    if trace.previous is None:
+        return np.arange(len(trace), dtype=np.int64)
+    numbers: list[int] = []
+    num_sessions = 0
+    for previous in trace.previous.tolist():
+        numbers.append(num_sessions if previous < 0 else numbers[previous])
+        num_sessions += previous < 0
+    return np.array(numbers, dtype=np.int64)
+
+
+_COLUMNS = ("arrival_ns", "prompt_tokens", "output_tokens", "think_time_ns", "answer_ids")
+
+
 def take(trace: Trace, places: Int64Column, notes: tuple[str, ...]) -> Trace:
     """Some requests of a trace, in order, of which none waits for one that is left out."""
     columns = {
         field.name: getattr(trace, field.name)[places]
         for field in fields(trace)
-        if field.name in ("arrival_ns", "prompt_tokens", "output_tokens", "think_time_ns")
-        and getattr(trace, field.name) is not None
+        if field.name in _COLUMNS and getattr(trace, field.name) is not None
     }
     place_of = np.full(len(trace), -1, dtype=np.int64)
     place_of[places] = np.arange(len(places))

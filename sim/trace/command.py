@@ -80,7 +80,9 @@ def _draw(found: Description, figure: Path) -> None:
 
 def _lines(found: Description) -> list[str]:
     left_out = found.num_rows - found.num_requests
-    lines = [f"{found.num_requests:,} requests" + (f", {left_out:,} rows left out" * bool(left_out))]
+    lines = [
+        f"{found.num_requests:,} requests" + (f", {left_out:,} rows left out" * bool(left_out))
+    ]
     if sessions := found.sessions:
         lines.append(
             f"{sessions.num_sessions:,} sessions of {sessions.mean_turns:.3g} turns, at most "

@@ -7,7 +7,20 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from workloads.errors import WorkloadError
-from workloads.readers import agentic, azure, llmservingsim, mooncake, vllm_log
+from workloads.readers import (
+    agentic,
+    azure,
+    benchmark_serving,
+    burstgpt,
+    conversations,
+    generic_csv,
+    lengths,
+    llmservingsim,
+    mooncake,
+    own,
+    vidur,
+    vllm_log,
+)
 from workloads.source import Source
 from workloads.trace import Trace
 
@@ -23,12 +36,26 @@ class Format(NamedTuple):
     read: Callable[[Source], Trace]
 
 
+# In the order in which they are tried: what asks for less comes last.
 FORMATS: dict[str, Format] = {
     "azure": Format("Azure LLM inference trace 2023 and 2024, CSV", azure.recognises, azure.read),
     "mooncake": Format("Mooncake trace, JSONL", mooncake.recognises, mooncake.read),
     "llmservingsim": Format("LLMServingSim, JSONL", llmservingsim.recognises, llmservingsim.read),
     "vllm-log": Format("request log of vLLM, JSONL", vllm_log.recognises, vllm_log.read),
     "agentic": Format("session of a coding agent, JSON", agentic.recognises, agentic.read),
+    "vidur": Format("Vidur, CSV with arrival times", vidur.recognises, vidur.read),
+    "burstgpt": Format("BurstGPT, CSV", burstgpt.recognises, burstgpt.read),
+    "benchmark-serving": Format(
+        "result of vLLM's serving benchmark, JSON",
+        benchmark_serving.recognises,
+        benchmark_serving.read,
+    ),
+    "conversations": Format(
+        "conversations with text as of ShareGPT, JSON", conversations.recognises, conversations.read
+    ),
+    "kvsim": Format("kvsim's own, CSV or JSON lines", own.recognises, own.read),
+    "lengths": Format("lengths without times, CSV", lengths.recognises, lengths.read),
+    "csv": Format("any with arrivals and lengths, CSV", generic_csv.recognises, generic_csv.read),
 }
 
 

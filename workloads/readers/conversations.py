@@ -1,0 +1,146 @@
+"""Conversations with their text: ShareGPT's JSON, or `messages` as of OpenAI's interface.
+
+A JSON list (or JSON lines) of objects with `conversations`, a list of {"from": "human" or "gpt",
+"value": text}, or `messages`, a list of {"role": "user" or "assistant", "content": text}. The text
+counts in UTF-8 bytes, a token each, as in the toy LM; a tokenizer file is left for later. Real
+tokenizers make fewer tokens of it, of English about a quarter.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from workloads.checks import problem
+from workloads.content import Segment
+from workloads.errors import WorkloadError
+from workloads.files import bad_file
+from workloads.readers.counts import note_rows
+from workloads.readers.jsonl_table import parse_json, read_jsonl
+from workloads.source import Source
+from workloads.trace import Rows, Trace, trace_from_rows
+from workloads.workload import Int64Column
+
+_FORMS = {"conversations": ("from", "value"), "messages": ("role", "content")}
+_ASKING = ("human", "user")
+_ANSWERING = ("gpt", "assistant", "chatgpt", "bing", "bard")
+
+Message = tuple[str, int]  # who, num_tokens
+
+
+@dataclass
+class _Turns:
+    """Requests as they are found; a content id for every message."""
+
+    lines: list[int] = field(default_factory=list)
+    contents: list[tuple[Segment, ...]] = field(default_factory=list)
+    answers: list[Segment] = field(default_factory=list)
+    previous: list[int] = field(default_factory=list)
+    num_contents: int = 0
+
+    def add(self, line: int, messages: list[Message]) -> bool:
+        """Add the turns of a conversation; whether there are any."""
+        said: list[Segment] = []
+        last_who, last_turn = "", -1
+        for who, num_tokens in messages:
+            segment = (self.num_contents, num_tokens)
+            self.num_contents += 1
+            if who in _ANSWERING and last_who in _ASKING:
+                self.lines.append(line)
+                self.contents.append(tuple(said))
+                self.answers.append(segment)
+                self.previous.append(last_turn)
+                last_turn = len(self.previous) - 1
+            said.append(segment)
+            last_who = who
+        return last_turn >= 0
+
+
+def recognises(source: Source) -> bool:
+    """Whether the first object has `conversations` or `messages`."""
+    return bool(set(_FORMS) & source.keys)
+
+
+def read(source: Source) -> Trace:
+    """Read the conversations: each is a session, each answer to a human one of its turns.
+
+    A prompt is all that was said before, system and other messages included, so turns share it;
+    the next turn is sent as soon as one is answered (think time 0). There are no times. Empty
+    messages, and conversations without an answer to a human, are left out and counted.
+
+    Raises WorkloadError for what is not such JSON (item counted from 1, or line, and what is wrong
+    of the first ten), and where no conversation is left.
+    """
+    turns, problems, num_empty = _Turns(), list[str](), 0
+    is_left_out: list[bool] = []
+    items = _items(source)
+    counted = "conversation" if source.is_list else "line"
+    for number, item in items:
+        try:
+            messages = list(_messages(item, f"{counted} {number}"))
+        except WorkloadError as error:
+            problems.append(str(error))
+            continue
+        spoken = [message for message in messages if message[1]]
+        num_empty += len(messages) - len(spoken)
+        is_left_out.append(not turns.add(number, spoken))
+    if problems:
+        raise bad_file(source.name, problems)
+    notes = ["conversations have no arrival times"]
+    if num_empty:
+        notes.append(
+            "1 empty message left out" if num_empty == 1 else f"{num_empty} empty messages left out"
+        )
+    numbers = [number for number, _ in items]
+    notes += note_rows(
+        np.array(is_left_out, dtype=np.bool_),
+        numbers,
+        "without an answer to a human left out",
+        noun="conversation",
+        counted=counted,
+    )
+    if not turns.lines:
+        raise WorkloadError(f"{source.name}: no answer to a human in {len(items)} conversations")
+    rows = Rows(
+        time_ns=None,
+        prompt_tokens=_column([sum(n for _, n in content) for content in turns.contents]),
+        output_tokens=_column([num_tokens for _, num_tokens in turns.answers]),
+        lines=turns.lines,
+        contents=turns.contents,
+        previous=_column(turns.previous),
+        think_time_ns=_column([0] * len(turns.lines)),
+        answer_ids=_column([content_id for content_id, _ in turns.answers]),
+        counted=counted,
+    )
+    return trace_from_rows(rows, format="conversations", notes=tuple(notes))
+
+
+def _items(source: Source) -> list[tuple[int, Any]]:
+    if not source.is_list:
+        return list(read_jsonl(source, {}))
+    try:
+        return list(enumerate(parse_json(source.text), start=1))
+    except ValueError as error:
+        raise WorkloadError(f"{source.name}: not a JSON list: {error}") from error
+
+
+def _messages(item: Any, where: str) -> Iterator[Message]:
+    """Raises WorkloadError for the first thing wrong."""
+    form = next((form for form in _FORMS if isinstance(item, dict) and form in item), None)
+    if form is None or not isinstance(item[form], list):
+        raise WorkloadError(problem(where, item, "an object with a list `conversations`"))
+    who_key, text_key = _FORMS[form]
+    for number, message in enumerate(item[form], start=1):
+        who, text = None, None
+        if isinstance(message, dict):
+            who, text = message.get(who_key), message.get(text_key, "")
+        text = "" if text is None else text  # an assistant's call of a tool has no content
+        if not (isinstance(who, str) and isinstance(text, str)):
+            expected = f"an object with texts `{who_key}` and `{text_key}`"
+            raise WorkloadError(problem(f"{where}, message {number}", message, expected))
+        yield who, len(text.encode("utf-8", "surrogatepass"))
+
+
+def _column(values: list[int]) -> Int64Column:
+    return np.array(values, dtype=np.int64)

@@ -1,0 +1,37 @@
+"""Lengths of requests without any times, CSV.
+
+Columns are those of the format `csv` without the one of arrivals: num_prefill_tokens and
+num_decode_tokens in Vidur's `arxiv_summarization_stats_llama2_tokenizer_filtered_v2.csv`
+(github.com/microsoft/vidur), else input_length, output_length or prompt_tokens, output_tokens.
+"""
+
+from workloads.checks import COUNT_EXPECTED
+from workloads.files import parse_count
+from workloads.readers.csv_table import Column, read_csv_table
+from workloads.readers.generic_csv import ARRIVAL, OUTPUT, PROMPT, find_columns
+from workloads.source import Source
+from workloads.trace import Rows, Trace, trace_from_rows
+
+
+def recognises(source: Source) -> bool:
+    """Whether there are columns of both lengths and none of arrivals."""
+    columns = set(source.columns)
+    return bool(columns & set(PROMPT) and columns & set(OUTPUT)) and not columns & set(ARRIVAL)
+
+
+def read(source: Source) -> Trace:
+    """Read the lengths, in the order of the file; a note lists the columns, none of them a time.
+
+    Raises WorkloadError as `find_columns` and `read_csv_table` do.
+    """
+    prompt, output = find_columns(source, (PROMPT, OUTPUT))
+    count = Column(parse_count, COUNT_EXPECTED)
+    table = read_csv_table(source, {prompt: count, output: count})
+    rows = Rows(
+        time_ns=None,
+        prompt_tokens=table.values[prompt],
+        output_tokens=table.values[output],
+        lines=table.lines,
+    )
+    note = f"no arrival column found among {', '.join(source.columns[:20])}"
+    return trace_from_rows(rows, format="lengths", notes=(note,))

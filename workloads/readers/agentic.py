@@ -48,7 +48,7 @@ def read(source: Source) -> Trace:
     each other `think_time` after the answer to the one before. Where that is missing it is what
     `t` and the `api_time` of the one before leave, and where this is missing too, the whole
     difference of `t`, which is noted, as are times below 0 that are taken as 0. Nobody waits for an
-    agent that he started. The rest of a prompt after its last full block is shared with none.
+    agent that it started. The rest of a prompt after its last full block is shared with none.
 
     Requests with an `out` of 0 are skipped and noted; what followed them follows the one before.
 

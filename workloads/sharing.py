@@ -8,6 +8,7 @@ import heapq
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from workloads.trace import Segments, Trace
 
 _NO_ANSWER = 0
 _NEVER = 1 << 62
+_BLOCK_SIZE = 16  # vLLM's
 
 
 @dataclass(frozen=True)
@@ -52,8 +54,9 @@ class Hits:
 def blocks_of(trace: Trace, block_size: int | None = None) -> Blocks | None:
     """The blocks of a trace; None where it does not say what prompts hold.
 
-    block_size: None is that in which the trace knows content. With it every prompt's last block
-    counts, though it may be a part; with another only whole blocks do, as in an engine.
+    block_size: None is that in which the trace knows content, or 16 where it knows every token.
+    Of the trace's own blocks every prompt's last one counts, though it may be a part; of others
+    only whole ones do, as in an engine.
 
     Raises WorkloadError for a block size below 1.
     """
@@ -65,8 +68,9 @@ def blocks_of(trace: Trace, block_size: int | None = None) -> Blocks | None:
     number_of: dict[tuple[int, object], int] = {}
     tokens: list[int] = []
     all_ids = []
-    contents = _own if block_size in (None, segments.block_tokens) else _recut
-    for content in contents(segments, block_size or segments.block_tokens):
+    is_own = block_size in (None, segments.block_tokens) and segments.block_tokens > 1
+    size = segments.block_tokens if is_own else block_size or _BLOCK_SIZE
+    for content in _own(segments) if is_own else _recut(segments, size):
         ids, before = [], -1
         for key, num_tokens in content:
             before = number_of.setdefault((before, key), len(tokens))
@@ -74,21 +78,21 @@ def blocks_of(trace: Trace, block_size: int | None = None) -> Blocks | None:
                 tokens.append(num_tokens)
             ids.append(before)
         all_ids.append(ids)
-    return Blocks(all_ids, tokens, block_size or segments.block_tokens)
+    return Blocks(all_ids, tokens, size)
 
 
 Content = Sequence[tuple[object, int]]  # (what a block holds, its tokens)
 
 
-def _own(segments: Segments, _block_size: int) -> list[Content]:
+def _own(segments: Segments) -> list[Content]:
     pairs = list(zip(segments.ids.tolist(), segments.tokens.tolist(), strict=True))
     offsets = segments.offsets.tolist()
-    return [pairs[first:stop] for first, stop in zip(offsets, offsets[1:], strict=False)]
+    return [pairs[first:stop] for first, stop in pairwise(offsets)]
 
 
 def _recut(segments: Segments, block_size: int) -> list[Content]:
     contents: list[Content] = []
-    for content in _own(segments, block_size):
+    for content in _own(segments):
         prompt = SegmentPrompt([(int(str(key)), tokens) for key, tokens in content], _NO_ANSWER)
         runs = prompt.block_runs(block_size, 0, len(prompt) // block_size, [])
         contents.append(
@@ -119,7 +123,7 @@ def lru(blocks: Blocks, num_blocks: int) -> Hits:
 
 
 def lfu(blocks: Blocks, num_blocks: int) -> Hits:
-    """Of one that loses the least often used, of equals the least recently; of a prompt its tail."""
+    """Of one that loses the least often used, of equals the least recently used."""
     uses: Counter[int] = Counter()
 
     def rank(block: int, time: int) -> tuple[int, int]:

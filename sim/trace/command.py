@@ -80,9 +80,8 @@ def _draw(found: Description, figure: Path) -> None:
 
 def _lines(found: Description) -> list[str]:
     left_out = found.num_rows - found.num_requests
-    lines = [
-        f"{found.num_requests:,} requests" + (f", {left_out:,} rows left out" * bool(left_out))
-    ]
+    also = f", {left_out:,} rows left out" if left_out else ""
+    lines = [f"{found.num_requests:,} requests{also}"]
     if sessions := found.sessions:
         lines.append(
             f"{sessions.num_sessions:,} sessions of {sessions.mean_turns:.3g} turns, at most "
@@ -138,7 +137,7 @@ def _print_sharing(sharing: Sharing) -> None:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("blocks", "tokens", *(name.upper() for name in policies[:-1]), policies[-1]):
         table.add_column(heading, justify="right")
-    table.add_column("LRU" if "lru" in policies else "", justify="left")
+    table.add_column("LRU, of all", justify="left")
     for size in dict.fromkeys(point.num_blocks for point in sharing.points):
         cells = [f"{shares[size, policy]:.1%}" for policy in policies]
         bar = "█" * round(_BAR * shares[size, policies[0]] / max(sharing.token_share, 1e-9))

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -27,8 +26,8 @@ class Lengths:
 class Arrivals:
     """When requests come, or sessions where requests are turns of them.
 
-    rate_per_s, cv: None for fewer than two arrivals, or all at once. cv: coefficient of variation of
-        the gaps, 1 for Poisson. num_ties: arrivals at the instant of the one before.
+    rate_per_s, cv: None for fewer than two arrivals, or all at once. cv: coefficient of variation
+        of the gaps, 1 for Poisson. num_ties: arrivals at the instant of the one before.
     """
 
     span_s: float
@@ -162,10 +161,3 @@ def _points(blocks: Blocks, prompt_tokens: int) -> Iterator[Point]:
             hits = policy(blocks, size)
             share = hits.num_blocks / blocks.num_blocks
             yield Point(name, size, share, hits.num_tokens / prompt_tokens)
-
-
-def as_json(description: Description) -> dict[str, Any]:
-    """Plain data, under the same names."""
-    from dataclasses import asdict
-
-    return asdict(description)

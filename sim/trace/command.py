@@ -55,6 +55,8 @@ def show_trace(
 def _convert(trace: Trace, convert: Path) -> None:
     if convert.exists():
         raise UserError(f"{convert}: is there, expected a new file")
+    if convert.suffix == ".csv" and trace.segments is not None:
+        raise UserError(f"{convert}: CSV has no room for what prompts share, expected .jsonl")
     partial = convert.with_name(f".{convert.name}.partial")
     try:
         _WRITERS[convert.suffix](trace, partial)

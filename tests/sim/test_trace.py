@@ -1,0 +1,154 @@
+"""`kvsim trace`: what it prints of a trace, what it writes, and what it says of mistakes."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+DATA = os.environ.get("KVSIM_DATA")
+
+# Two conversations that begin with the same two blocks, five seconds apart, and a third block.
+MOONCAKE = """\
+{"timestamp": 0, "input_length": 1200, "output_length": 30, "hash_ids": [0, 1, 2]}
+{"timestamp": 5000, "input_length": 1100, "output_length": 10, "hash_ids": [0, 1, 3]}
+{"timestamp": 5000, "input_length": 512, "output_length": 20, "hash_ids": [4]}
+"""
+
+
+@pytest.fixture
+def shown(kvsim):
+    """Calls `kvsim trace` on a text."""
+
+    def shown(text: str, *args: str, name: str = "trace.jsonl"):
+        (kvsim.folder / name).write_text(text, "utf-8")
+        return kvsim("trace", name, *args)
+
+    return shown
+
+
+def test_trace_by_hand(shown):
+    """Three requests in 5 s, two gaps of 5 and 0 s; two blocks of seven are hits, 1,024 tokens of
+    2,812."""
+    done = shown(MOONCAKE)
+    assert done.returncode == 0, done.stderr
+    lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
+    assert lines[:3] == [
+        "trace.jsonl: Mooncake trace, JSONL",
+        "3 requests",
+        "5 s from the first to the last, 0.4 requests/s; gaps with a coefficient of variation of 1 "
+        "(Poisson: 1), 1 of 0",
+    ]
+    assert "prompt 937.3 1,100 1,200 1,200 1,200 2,812" in lines
+    assert "output 20.0 20 30 30 30 60" in lines
+    assert (
+        "2 of 7 blocks of 512 tokens were there before: 28.6% of the blocks, 36.4% of the prompt "
+        "tokens"
+    ) in lines
+    assert "5 2,560 36.4% 36.4% 36.4% ████████████████████████" in lines
+
+
+def test_json_has_the_same_numbers(shown):
+    found = json.loads(shown(MOONCAKE, "--json").stdout)
+    assert (found["num_requests"], found["arrivals"]["span_s"]) == (3, 5.0)
+    assert (found["sharing"]["hit_blocks"], found["sharing"]["num_blocks"]) == (2, 7)
+    assert {point["policy"] for point in found["sharing"]["points"]} == {"lru", "lfu", "optimum"}
+
+
+def test_standard_input_is_a_file_too(kvsim):
+    import subprocess
+
+    done = subprocess.run(
+        kvsim.argv("trace", "-", "--json"),
+        input=MOONCAKE.encode(),
+        capture_output=True,
+        timeout=60,
+        check=True,
+    )
+    assert json.loads(done.stdout)["num_requests"] == 3
+
+
+LENGTHS = "arrival_s,prompt_tokens,output_tokens\n0.5,1200,30\n5.25,1100,10\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "ending"), [(MOONCAKE, "jsonl"), (LENGTHS, "csv"), (LENGTHS, "jsonl")]
+)
+def test_converted_trace_has_the_same_requests(shown, kvsim, text, ending):
+    done = shown(text, "--convert", f"own.{ending}", "--json")
+    before = json.loads(done.stdout)
+    assert f"{before['num_requests']} requests written to own.{ending}" in done.stderr
+    after = json.loads(kvsim("trace", f"own.{ending}", "--json").stdout)
+    for part in ("arrivals", "prompt_tokens", "output_tokens", "sharing"):
+        assert after[part] == before[part]
+    refused = kvsim("trace", "trace.jsonl", "--convert", f"own.{ending}")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr == f"kvsim: own.{ending}: is there, expected a new file\n"
+
+
+def test_what_prompts_share_is_not_lost_in_csv(shown, kvsim):
+    done = shown(MOONCAKE, "--convert", "own.csv")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "own.csv: CSV has no room for what prompts share" in done.stderr
+    assert not (kvsim.folder / "own.csv").exists()
+
+
+def test_figure_is_written(shown, kvsim):
+    done = shown(MOONCAKE, "--figure", "shared.png")
+    assert "figure written to shared.png" in done.stderr
+    assert (kvsim.folder / "shared.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_trace_without_content_shares_nothing(shown):
+    done = shown("arrival_s,prompt_tokens,output_tokens\n0,5,5\n1,6,7\n", name="own.csv")
+    assert done.stdout.endswith("what prompts hold is not recorded: they share nothing\n")
+
+
+def test_converted_trace_is_simulated_as_the_original(shown, kvsim):
+    """With prefix caching: the second prompt finds the two blocks of the first."""
+    shown(MOONCAKE, "--convert", "own.jsonl")
+    settings = "engine={enable_prefix_caching: true, num_blocks: 4096}"
+    rows = []
+    for name in ("trace.jsonl", "own.jsonl"):
+        workload = f"workload={{trace: {name}}}"
+        args = ("--set", workload, "--set", settings, "--format", "json", "--quiet")
+        done = kvsim("run", "small.yaml", *args)
+        assert done.returncode == 0, done.stderr
+        rows.append(json.loads(done.stdout)[0])
+    assert rows[0]["prefix_hit_tokens"] == 1024
+    assert rows[0] == rows[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "args", "message"),
+    [
+        ("", (), "trace.jsonl: is empty"),
+        ("version https://git-lfs.github.com/spec/v1\n", (), "is a pointer of Git LFS"),
+        ("a,b\n1,2\n", (), "of no known format: got the columns a, b, expected one of azure"),
+        ('{"a": 1}\n', (), "of no known format: got an object with the keys a, expected"),
+        (MOONCAKE, ("--format", "azure"), "expected TIMESTAMP, ContextTokens, GeneratedTokens"),
+        (MOONCAKE, ("--format", "azur"), "format: got 'azur', expected one of azure"),
+        (MOONCAKE, ("--convert", "own.txt"), "own.txt: got .txt, expected .csv or .jsonl"),
+        (MOONCAKE, ("--figure", "a.gif"), "a.gif: got .gif, expected .png or .svg"),
+        (MOONCAKE, ("--block-size", "0"), "'--block-size'"),
+    ],
+)
+def test_mistakes_are_one_line(shown, text, args, message):
+    done = shown(text, *args)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.skipif(DATA is None, reason="needs the traces of KVSIM_DATA")
+@pytest.mark.slow
+def test_the_whole_of_mooncake_is_simulated(kvsim):
+    """All of its requests, with prefix caching; 96 % of the time the pool is full."""
+    path = Path(DATA or "") / "traces/mooncake_fast25/conversation_trace.jsonl.gz"
+    engine = "{num_blocks: 60000, max_model_len: 131072, enable_prefix_caching: true}"
+    args = ("--set", f"workload={{trace: {path}}}", "--set", f"engine={engine}")
+    done = kvsim("run", "small.yaml", *args, "--format", "json", "--quiet")
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout)
+    assert (row["requests"], row["finished"]) == (12_031, 12_031)
+    assert row["prefix_hit_tokens"] > 0

@@ -62,6 +62,13 @@ def test_arrivals_say_when_sessions_start() -> None:
     assert (closed.arrival_ns, closed.first_of_sessions.tolist()) == (None, [0, 2])
 
 
+def test_limit_cuts_what_is_said_later() -> None:
+    trace = read(sharegpt(*TWO_TURNS), sharegpt(*TWO_TURNS))
+    workload = workload_from_trace(trace, max_model_len=100, arrivals=ConstantRate(1.0), limit=3)
+    assert workload.answer_ids.tolist() == [1, 3, 5]
+    assert workload.following == {0: (1, 0)}
+
+
 def test_without_arrivals_is_an_error() -> None:
     with pytest.raises(WorkloadError, match=r"no arrival times\) .* `workload.arrivals`"):
         workload_from_trace(read(sharegpt(*TWO_TURNS)), max_model_len=100)

@@ -157,6 +157,13 @@ def test_segments_are_what_prompts_hold() -> None:
     assert [trace.segments.of(i) for i in range(3)] == [[(7, 3), (2, 2)], [(9, 4)], [(7, 3)]]
 
 
+def test_prompts_without_segments_are_no_answers() -> None:
+    trace = read_json(request(5, answer_id=0), request(4, answer_id=1))
+    workload = workload_from_trace(trace, max_model_len=100)
+    assert workload.answer_ids.tolist() == [0, 1]
+    assert workload.segment_ids.tolist() == [2, 3]
+
+
 @pytest.mark.parametrize(
     "segments",
     [[[7, 4]], [], [[7, 5, 1]], [[-1, 5]], [[7, 5], [8, 0]], [["a", 5]], [7], [[7, 5.0]]],
@@ -279,3 +286,15 @@ def test_published_file_written_and_read(tmp_path: Path, data_dir: Path) -> None
     write_jsonl(trace, tmp_path / "trace.jsonl")
     for path in sorted(tmp_path.iterdir()):
         assert as_columns(read_trace(read_source(path))) == as_columns(trace)
+
+
+def test_examples_of_the_documentation_agree() -> None:
+    page = Path(__file__).parents[2] / "docs/traces.md"
+    csv, jsonl = (part.split("```")[0] for part in page.read_text().split("```\n")[1::2])
+    trace = read_trace(Source("csv", csv))
+    with_content = read_trace(Source("jsonl", jsonl))
+    assert trace.notes == with_content.notes == ()
+    ours, theirs = as_columns(trace), as_columns(with_content)
+    assert theirs["answer_ids"] == [1, 5, 3]
+    assert {name: theirs[name] for name in ours} == {**ours, "answer_ids": [1, 5, 3]}
+    assert trace.prompt_tokens.tolist() == [120, 190, 300]

@@ -154,8 +154,11 @@ def _sums(segments: list[list[int]], request: dict[str, Any]) -> bool:
 
 
 def _contents(requests: list[dict[str, Any]]) -> list[tuple[Segment, ...]] | None:
-    """Segments of each prompt; one of its own where a line has none, and None where all have."""
-    if not any("segments" in request for request in requests):
+    """Segments of each prompt, one of its own where a line has none.
+
+    None where content has no ids at all.
+    """
+    if not any("segments" in request or "answer_id" in request for request in requests):
         return None
     known = [[(s[0], s[1]) for s in request.get("segments", [])] for request in requests]
     ids = {content_id for segments in known for content_id, _ in segments}

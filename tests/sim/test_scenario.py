@@ -219,7 +219,7 @@ def test_a_synthetic_workload_needs_all_its_parts(missing):
     assert mistakes(workload=parts) == [("workload",)]
 
 
-@pytest.mark.parametrize("extra", ["arrivals", "prompts", "outputs"])
+@pytest.mark.parametrize("extra", ["prompts", "outputs"])
 def test_a_trace_replaces_what_it_says_itself(extra):
     assert mistakes(workload={"trace": "x.csv", extra: SYNTHETIC[extra]}) == [("workload",)]
 

@@ -178,7 +178,7 @@ REPLACED = {
     ("outputs: 4", "outputs: 4\n  trace: x.csv"): (
         "workload",
         "trace",
-        "arrivals, prompts, outputs",
+        "prompts, outputs",
     ),
     ("name: good", "name: a/b"): ("name", "'a/b'"),
     ("name: good", "name: 12"): ("name", "12", "string"),

@@ -290,7 +290,7 @@ def test_published_file_written_and_read(tmp_path: Path, data_dir: Path) -> None
 
 def test_examples_of_the_documentation_agree() -> None:
     page = Path(__file__).parents[2] / "docs/traces.md"
-    csv, jsonl = (part.split("```")[0] for part in page.read_text().split("```\n")[1::2])
+    csv, jsonl = (part.split("```")[0] for part in page.read_text().split("```\n")[5::2])
     trace = read_trace(Source("csv", csv))
     with_content = read_trace(Source("jsonl", jsonl))
     assert trace.notes == with_content.notes == ()

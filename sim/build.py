@@ -33,6 +33,7 @@ def build_workload(scenario: Scenario) -> w.Workload:
             max_model_len=max_model_len,
             limit=spec.requests,
             arrivals=spec.arrivals.build() if spec.arrivals else None,
+            shape=spec.shape.build() if spec.shape else None,
             seed=scenario.seed,
         )
     assert spec.requests and spec.arrivals and spec.prompts and spec.outputs  # by the schema

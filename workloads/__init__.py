@@ -17,6 +17,7 @@ from workloads.limits import OutputLimits, output_limits
 from workloads.readers import FORMATS, read_trace
 from workloads.replay import workload_from_trace
 from workloads.sessions import Sessions
+from workloads.shaping import Shape
 from workloads.source import Source, read_source
 from workloads.streams import stream
 from workloads.synthetic import SharedPrefix, synthetic
@@ -41,6 +42,7 @@ __all__ = [
     "Segment",
     "SegmentPrompt",
     "Sessions",
+    "Shape",
     "SharedPrefix",
     "Source",
     "Trace",

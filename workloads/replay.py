@@ -6,6 +6,7 @@ from workloads.arrivals import Arrivals, ClosedLoop
 from workloads.checks import require_count
 from workloads.errors import WorkloadError
 from workloads.limits import output_limits
+from workloads.shaping import Shape, shaped
 from workloads.streams import stream
 from workloads.trace import Segments, Trace, session_numbers, take
 from workloads.workload import Int64Column, Workload
@@ -18,17 +19,21 @@ def workload_from_trace(
     max_model_len: int,
     limit: int | None = None,
     arrivals: Arrivals | ClosedLoop | None = None,
+    shape: Shape | None = None,
     seed: int = 0,
 ) -> Workload:
     """Replay a trace. Prompts share what it says they share, else nothing.
 
-    limit: take only the first so many requests. max_new_tokens None is what max_model_len leaves
-    after the prompt, at least 1. arrivals: when requests come, drawn with `seed`, where the trace
-    does not say; of sessions, when they start, and then one comes after the other.
+    shape: what is made of it first. limit: take only the first so many requests. max_new_tokens
+    None is what max_model_len leaves after the prompt, at least 1. arrivals: when requests come,
+    drawn with `seed`, where the trace does not say; of sessions, when they start, and then one
+    comes after the other.
 
     Raises WorkloadError for a limit, max_new_tokens or max_model_len below 1, for a trace without
     times and no arrivals, and for both.
     """
+    if shape is not None:
+        trace = shaped(trace, shape, max_model_len=max_model_len, seed=seed)
     trace = _first(trace, limit)
     if arrivals is not None:
         trace = _one_session_after_another(trace)

@@ -1,6 +1,6 @@
 """The keys of `workload`: what requests come, and when."""
 
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -168,6 +168,27 @@ class BeamSearchSpec(Spec):
     switch: float = Field(1.0, ge=0, le=1)
 
 
+class ShapeSpec(Checked):
+    """What is made of a trace first: see `workloads.Shape`."""
+
+    window_s: list[float] | None = Field(None, min_length=2, max_length=2)
+    sample: float = 1.0
+    rate_scale: float = Field(1.0, ge=1e-6, le=1e6)
+    repeat: int = Field(1, ge=1, le=10_000)
+    too_long: Literal["refuse", "drop", "clip"] = "refuse"
+
+    def build(self) -> w.Shape:
+        """See Checked."""
+        window_s = None if self.window_s is None else (self.window_s[0], self.window_s[1])
+        return w.Shape(
+            window_s=window_s,
+            sample=self.sample,
+            rate_scale=self.rate_scale,
+            repeat=self.repeat,
+            too_long=self.too_long,
+        )
+
+
 class WorkloadSpec(Spec):
     """Synthetic (requests, arrivals, prompts, outputs), or a trace (its first `requests`).
 
@@ -188,6 +209,7 @@ class WorkloadSpec(Spec):
     beam_search: BeamSearchSpec | None = None
     trace: str | None = None
     format: str | None = None
+    shape: ShapeSpec | None = None
     max_new_tokens: int | None = Field(None, ge=1, le=LARGEST_COUNT)
 
     @model_validator(mode="after")
@@ -200,8 +222,9 @@ class WorkloadSpec(Spec):
         extra += ["sessions"] if self.sessions else []
         if self.trace is not None and extra:
             raise ValueError(f"either trace or {', '.join(extra)}, not both")
-        if self.format is not None and self.trace is None:
-            raise ValueError(f"format: got {self.format!r} without a trace, expected none")
+        for name in ("format", "shape"):
+            if getattr(self, name) is not None and self.trace is None:
+                raise ValueError(f"{name}: got one without a trace, expected none")
         if self.n > 1 and (self.trace is not None or self.sessions):
             name = "sessions" if self.sessions else "a trace"
             raise ValueError(f"n: got {self.n} with {name}, expected 1")

@@ -119,6 +119,19 @@ def test_converted_trace_is_simulated_as_the_original(shown, kvsim):
     assert rows[0] == rows[1]
 
 
+def test_rate_of_a_trace_is_swept(shown, kvsim):
+    """Arrivals 5 s apart, half as far, and so the run is shorter by 2.5 s."""
+    (kvsim.folder / "own.csv").write_text(LENGTHS)
+    workload = "workload={trace: own.csv, shape: {rate_scale: 1}}"
+    sweep = "sweep={workload.shape.rate_scale: [1, 2]}"
+    args = ("--set", workload, "--set", sweep, "--format", "json")
+    done = kvsim("run", "small.yaml", *args)
+    assert done.returncode == 0, done.stderr
+    spans = [row["span_s"] for row in json.loads(done.stdout)]
+    assert spans[0] - spans[1] == pytest.approx(4.75 / 2)
+    assert "arrivals 2 times as fast" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("text", "args", "message"),
     [

@@ -24,6 +24,15 @@ def build_workload(scenario: Scenario) -> w.Workload:
 
     Raises WorkloadError for a file that cannot be read.
     """
+    workload = _requests(scenario)
+    classes = scenario.workload.classes
+    if not classes:
+        return workload
+    built = {name: spec.build() for name, spec in classes.items()}
+    return w.classified(workload, built, scenario.seed)
+
+
+def _requests(scenario: Scenario) -> w.Workload:
     spec = scenario.workload
     max_model_len = scenario.engine.max_model_len
     if spec.trace is not None:

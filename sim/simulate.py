@@ -3,7 +3,10 @@
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import simpy
 
 from engine.request import Request, SamplingParams
@@ -61,7 +64,17 @@ def serve(
     send(env, replica, workload, request_maker(workload))
     with rare_garbage_collection():
         env.run()
-    return recorder.records(workload.prompt_tokens, workload.notes)
+    return _with_classes(recorder.records(workload.prompt_tokens, workload.notes), workload)
+
+
+def _with_classes(records: Records, workload: Workload) -> Records:
+    """With what tells requests apart, where anything does."""
+    columns: dict[str, Any] = {}
+    if workload.class_numbers is not None:
+        columns["class"] = np.array(workload.class_names)[workload.class_numbers]
+    if workload.priority is not None:
+        columns["priority"] = workload.priority
+    return replace(records, requests=records.requests.assign(**columns)) if columns else records
 
 
 @contextmanager
@@ -82,4 +95,7 @@ def request_maker(workload: Workload) -> Callable[[int], Request]:
         n=workload.num_outputs, beam_search=workload.beams is not None, ignore_eos=True
     )
     max_new_tokens = workload.max_new_tokens.data
-    return lambda i: Request(i, workload.prompt(i), max_new_tokens[i], sampling)
+    if workload.priority is None:
+        return lambda i: Request(i, workload.prompt(i), max_new_tokens[i], sampling)
+    priority = workload.priority.data
+    return lambda i: Request(i, workload.prompt(i), max_new_tokens[i], sampling, priority[i])

@@ -2,6 +2,7 @@
 
 from workloads.arrivals import Arrivals, ClosedLoop, ConstantRate, Gamma, Poisson
 from workloads.beams import BeamModel
+from workloads.classes import RequestClass, classified
 from workloads.content import AnswerTokens, Segment, SegmentPrompt, content_token_ids
 from workloads.errors import WorkloadError
 from workloads.lengths import (
@@ -39,6 +40,7 @@ __all__ = [
     "LogNormal",
     "OutputLimits",
     "Poisson",
+    "RequestClass",
     "Segment",
     "SegmentPrompt",
     "Sessions",
@@ -49,6 +51,7 @@ __all__ = [
     "Uniform",
     "Workload",
     "WorkloadError",
+    "classified",
     "content_token_ids",
     "empirical_from_file",
     "output_limits",

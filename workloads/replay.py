@@ -60,6 +60,7 @@ def workload_from_trace(
         answer_ids=answer_ids,
         previous=trace.previous,
         think_time_ns=trace.think_time_ns,
+        priority=trace.priority,
         notes=(*trace.notes, *limits.notes),
     )
 

@@ -146,6 +146,7 @@ def _repeated(trace: Trace, times: int) -> Trace:
         segments=_segments_again(trace, times),
         previous=_places_again(trace.previous, number, len(trace)),
         think_time_ns=None if trace.think_time_ns is None else np.tile(trace.think_time_ns, times),
+        priority=None if trace.priority is None else np.tile(trace.priority, times),
         answer_ids=_places_again(trace.answer_ids, number, _num_contents(trace)),
         num_rows=trace.num_rows,
         format=trace.format,

@@ -90,6 +90,7 @@ def synthetic(
         prompt_tokens, drawn.output_tokens, max_new_tokens=limit, max_model_len=max_model_len
     )
     arrival_ns = _arrival_ns(arrivals, num_sessions, seed)
+    previous, think_time_ns = _waiting(sessions, drawn.num_before)
     return Workload(
         arrival_ns=None if arrival_ns is None else arrival_ns[drawn.session],
         closed_loop=arrivals if isinstance(arrivals, ClosedLoop) else None,
@@ -102,7 +103,8 @@ def synthetic(
         answer_ids=said_ids[:, 1],
         num_outputs=num_outputs,
         beams=None if beam_switch is None else BeamModel(beam_switch, seed),
-        **_waiting(sessions, drawn.num_before),
+        previous=previous,
+        think_time_ns=think_time_ns,
         notes=(*notes, *limits.notes),
     )
 
@@ -143,15 +145,15 @@ def _draw(
     )
 
 
-def _waiting(sessions: Sessions | None, num_before: Int64Column) -> dict[str, Int64Column]:
+def _waiting(
+    sessions: Sessions | None, num_before: Int64Column
+) -> tuple[Int64Column | None, Int64Column | None]:
     """The columns that say which answers requests wait for, and how long after them they come."""
     if sessions is None:
-        return {}
+        return None, None
     follows = num_before > 0
-    return {
-        "previous": np.where(follows, np.arange(len(follows)) - 1, -1),
-        "think_time_ns": np.where(follows, round(sessions.think_time_s * 1e9), 0),
-    }
+    previous = np.where(follows, np.arange(len(follows)) - 1, -1)
+    return previous, np.where(follows, round(sessions.think_time_s * 1e9), 0)
 
 
 def _note_ended(sessions: Int64Column, max_model_len: int) -> tuple[str, ...]:

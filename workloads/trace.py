@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from workloads.content import Segment
-from workloads.workload import Int64Column
+from workloads.workload import Int64Column, numbers_of_sessions
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -38,6 +38,7 @@ class Trace:
     segments: what prompts hold; None: the trace does not say, so they share nothing.
     previous, think_time_ns: [n] as in `Workload`, where requests are turns of sessions.
     answer_ids: [n] content id of each answer, where segments quote answers.
+    priority: [n] lower goes first; None: nobody does.
     num_rows: rows of the file, those that were left out included.
     format: name of the format. notes: what was changed or skipped, a line each, for the user.
     """
@@ -49,6 +50,7 @@ class Trace:
     previous: Int64Column | None = None
     think_time_ns: Int64Column | None = None
     answer_ids: Int64Column | None = None
+    priority: Int64Column | None = None
     num_rows: int
     format: str
     notes: tuple[str, ...] = ()
@@ -78,6 +80,7 @@ class Rows:
     previous: Int64Column | None = None
     think_time_ns: Int64Column | None = None
     answer_ids: Int64Column | None = None
+    priority: Int64Column | None = None
     counted: str = "line"
 
 
@@ -108,6 +111,7 @@ def trace_from_rows(
         previous=_previous(rows, order),
         think_time_ns=None if rows.think_time_ns is None else rows.think_time_ns[order],
         answer_ids=None if rows.answer_ids is None else rows.answer_ids[order],
+        priority=None if rows.priority is None else rows.priority[order],
         num_rows=num_kept if num_rows is None else num_rows,
         format=format,
         notes=notes,
@@ -139,17 +143,17 @@ def _previous(rows: Rows, order: Int64Column) -> Int64Column | None:
 
 def session_numbers(trace: Trace) -> Int64Column:
     """[n] the session of each request, counted from 0 as they begin; each is one without any."""
-    if trace.previous is None:
-        return np.arange(len(trace), dtype=np.int64)
-    numbers: list[int] = []
-    num_sessions = 0
-    for previous in trace.previous.tolist():
-        numbers.append(num_sessions if previous < 0 else numbers[previous])
-        num_sessions += previous < 0
-    return np.array(numbers, dtype=np.int64)
+    return numbers_of_sessions(trace.previous, len(trace))
 
 
-_COLUMNS = ("arrival_ns", "prompt_tokens", "output_tokens", "think_time_ns", "answer_ids")
+_COLUMNS = (
+    "arrival_ns",
+    "prompt_tokens",
+    "output_tokens",
+    "think_time_ns",
+    "answer_ids",
+    "priority",
+)
 
 
 def take(trace: Trace, places: Int64Column, notes: tuple[str, ...]) -> Trace:

@@ -23,6 +23,8 @@ class Workload:
         that waits for an answer, when the first that it waits for comes.
     closed_loop: who sends the requests, in order, when arrival_ns is None.
     prompt_tokens: [n] length of the prompt.
+    priority: [n] lower goes first, under a policy that looks at it; None: all are 0.
+    class_numbers: [n] to which of class_names a request belongs; None: there are no classes.
     num_outputs: outputs of each request, all of one length.
     beams: how they share ancestors, if a beam search finds them; None: they are parallel samples.
     output_tokens: [n] true length of each of them, which no scheduler may read.
@@ -49,6 +51,9 @@ class Workload:
     answer_ids: Int64Column
     previous: Int64Column | None = None
     think_time_ns: Int64Column | None = None
+    priority: Int64Column | None = None
+    class_numbers: Int64Column | None = None
+    class_names: tuple[str, ...] = ()
     num_outputs: int = 1
     beams: BeamModel | None = None
     notes: tuple[str, ...] = ()
@@ -65,6 +70,9 @@ class Workload:
         self._check_arrivals(num_requests)
         self._check_segments(num_segments)
         self._check_sessions(num_requests)
+        for name in ("priority", "class_numbers"):
+            if getattr(self, name) is not None:
+                self._check_column(name, num_requests, lowest=-(2**31))
 
     def __len__(self) -> int:
         return len(self.prompt_tokens)
@@ -84,6 +92,11 @@ class Workload:
         if self.previous is None:
             return np.arange(len(self), dtype=np.int64)
         return np.flatnonzero(self.previous < 0)
+
+    @property
+    def session_numbers(self) -> Int64Column:
+        """[n] the session of each request, from 0 in the order in which they begin."""
+        return numbers_of_sessions(self.previous, len(self))
 
     def prompt(self, i: int) -> "WorkloadPrompt":
         """The prompt of request i, from 0 to len - 1."""
@@ -145,6 +158,18 @@ class Workload:
         tokens_before = np.concatenate(([0], np.cumsum(self.segment_tokens)))
         if not np.array_equal(np.diff(tokens_before[offsets]), self.prompt_tokens):
             raise WorkloadError("prompt_tokens: expected the sum of each request's segment_tokens")
+
+
+def numbers_of_sessions(previous: Int64Column | None, num_requests: int) -> Int64Column:
+    """[n] the session of each request, from 0 as they begin; previous: see Workload."""
+    if previous is None:
+        return np.arange(num_requests, dtype=np.int64)
+    numbers: list[int] = []
+    num_sessions = 0
+    for before in previous.tolist():
+        numbers.append(num_sessions if before < 0 else numbers[before])
+        num_sessions += before < 0
+    return np.array(numbers, dtype=np.int64)
 
 
 class WorkloadPrompt:

@@ -189,6 +189,17 @@ class ShapeSpec(Checked):
         )
 
 
+class ClassSpec(Checked):
+    """share: of the sessions; priority: lower goes first, with the policy `priority`."""
+
+    share: float
+    priority: int = 0
+
+    def build(self) -> w.RequestClass:
+        """See Checked."""
+        return w.RequestClass(self.share, self.priority)
+
+
 class WorkloadSpec(Spec):
     """Synthetic (requests, arrivals, prompts, outputs), or a trace (its first `requests`).
 
@@ -211,6 +222,7 @@ class WorkloadSpec(Spec):
     format: str | None = None
     shape: ShapeSpec | None = None
     max_new_tokens: int | None = Field(None, ge=1, le=LARGEST_COUNT)
+    classes: dict[str, ClassSpec] = Field({})
 
     @model_validator(mode="after")
     def _synthetic_or_trace(self) -> Self:

@@ -165,3 +165,31 @@ def test_the_whole_of_mooncake_is_simulated(kvsim):
     (row,) = json.loads(done.stdout)
     assert (row["requests"], row["finished"]) == (12_031, 12_031)
     assert row["prefix_hit_tokens"] > 0
+
+
+def test_priorities_of_a_trace_decide_who_is_served_first(kvsim):
+    """One at a time: the request of priority 0 comes last and is served second."""
+    rows = "arrival_s,prompt_tokens,output_tokens,priority\n0,8,50,5\n0.1,8,5,5\n0.2,8,5,0\n"
+    (kvsim.folder / "own.csv").write_text(rows)
+    engine = "engine={max_num_seqs: 1, policy: priority}"
+    args = ("--set", "workload={trace: own.csv}", "--set", engine, "--quiet")
+    done = kvsim("run", "small.yaml", *args)
+    assert done.returncode == 0, done.stderr
+    (name,) = kvsim.left()
+    lines = (kvsim.folder / "runs" / name / "requests.csv").read_text().splitlines()
+    header = lines[0].split(",")
+    found = [dict(zip(header, line.split(","), strict=True)) for line in lines[1:]]
+    assert [row["priority"] for row in found] == ["5", "5", "0"]
+    admitted = [float(row["admitted_ns"]) for row in found]
+    assert admitted[0] < admitted[2] < admitted[1]
+
+
+def test_classes_of_a_scenario_stand_in_the_records(kvsim):
+    classes = "workload.classes={a: {share: 1}, b: {share: 1, priority: 3}}"
+    done = kvsim("run", "small.yaml", "--set", classes, "--set", "workload.requests=40", "--quiet")
+    assert done.returncode == 0, done.stderr
+    (name,) = kvsim.left()
+    lines = (kvsim.folder / "runs" / name / "requests.csv").read_text().splitlines()
+    places = [lines[0].split(",").index(column) for column in ("class", "priority")]
+    pairs = {tuple(line.split(",")[place] for place in places) for line in lines[1:]}
+    assert pairs == {("a", "0"), ("b", "3")}

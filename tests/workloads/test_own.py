@@ -50,7 +50,7 @@ def as_columns(trace: Trace) -> dict[str, list[int] | int | None]:
     """All that a trace says of its requests."""
     columns: dict[str, Any] = {}
     names = ("arrival_ns", "prompt_tokens", "output_tokens", "previous", "think_time_ns")
-    for name in (*names, "answer_ids"):
+    for name in (*names, "answer_ids", "priority"):
         column = getattr(trace, name)
         columns[name] = None if column is None else column.tolist()
     if trace.segments is not None:
@@ -141,8 +141,10 @@ def test_turns_without_sessions_are_an_error() -> None:
     assert error_of("0,1,1,1", header=f"{HEADER},turn") == expected
 
 
-def test_priorities_are_checked_and_not_used() -> None:
-    assert read("0,1,1,-3", header=f"{HEADER},priority").notes == ("priorities are not used",)
+def test_priorities_are_those_of_the_rows_0_where_there_is_none() -> None:
+    trace = read("0,1,1,-3", "0,1,1,", header=f"{HEADER},priority")
+    assert trace.priority is not None
+    assert trace.priority.tolist() == [-3, 0]
     message = error_of("0,1,1,1.5", header=f"{HEADER},priority")
     assert message == "line 2, column priority: got '1.5', expected an integer"
     assert "field priority: got 'x'" in json_error_of(request(priority="x"))

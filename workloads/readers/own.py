@@ -30,7 +30,7 @@ def read(source: Source) -> Trace:
 
     Rows of one `session` are sent one after the other, in order of `turn` (without that column, of
     the file), each think_time_s after the answer before it; times of later turns are not used, and
-    a note counts those that are not the first turn's. Priorities are checked and not used.
+    a note counts those that are not the first turn's.
 
     Raises WorkloadError for turns of a session that are not 1, 2, ..., for segments that do not sum
     to prompt_tokens, and as `read_csv_table` and `read_jsonl` do.
@@ -61,8 +61,6 @@ def read(source: Source) -> Trace:
         time_ns = of_first
     if time_ns is None:
         notes = (*notes, f"no arrival_s among {', '.join(source.keys or source.columns)}")
-    if "priority" in values:
-        notes = (*notes, "priorities are not used")
     rows = Rows(
         time_ns=time_ns,
         prompt_tokens=values["prompt_tokens"],
@@ -73,6 +71,7 @@ def read(source: Source) -> Trace:
         previous=previous,
         think_time_ns=think_time_ns,
         answer_ids=values.get("answer_id"),
+        priority=values.get("priority"),
     )
     return trace_from_rows(rows, format="kvsim", num_rows=num_rows, notes=notes)
 
@@ -120,6 +119,8 @@ def _rows(trace: Trace) -> list[dict[str, Any]]:
         columns["session"] = (session_numbers(trace) + 1).tolist()
         columns["turn"] = _turns(trace.previous.tolist())
         columns["think_time_s"] = [_seconds(time) for time in trace.think_time_ns.tolist()]
+    if trace.priority is not None:
+        columns["priority"] = trace.priority.tolist()
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 

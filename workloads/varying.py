@@ -42,7 +42,7 @@ class Bursts:
         require_between("mean_burst_s", self.mean_burst_s, 1e-6, 1e9)
         if self.burst_rate_per_s < self.rate_per_s:
             expected = f"at least the rate while calm ({self.rate_per_s})"
-            raise WorkloadError(problem("burst_rate_per_s", self.burst_rate_per_s, expected))
+            raise WorkloadError(problem("burst_rate", self.burst_rate_per_s, expected))
         if self._cycle_s * _MOST_CYCLES < self.mean_gap_s:
             expected = f"at least {self.mean_gap_s / _MOST_CYCLES:g} with mean_burst_s, a tenth of"
             expected += " the mean gap between arrivals"

@@ -245,7 +245,7 @@ def test_bad_shape(shape: Any) -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ((5, 4, 1, 1), "burst_rate_per_s: got 4, expected at least the rate while calm (5)"),
+        ((5, 4, 1, 1), "burst_rate: got 4, expected at least the rate while calm (5)"),
         ((5, 9, 0, 1), "mean_calm_s: got 0, expected a number from 1e-06 to 1e+09"),
         ((5, 9, 1, math.inf), "mean_burst_s: got inf, expected a number from 1e-06 to 1e+09"),
         (

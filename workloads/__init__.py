@@ -1,6 +1,6 @@
 """What a simulated system is asked to do: request content, arrivals, lengths and traces."""
 
-from workloads.arrivals import Arrivals, ClosedLoop, ConstantRate, Gamma, Poisson
+from workloads.arrivals import Arrivals, ClosedLoop, ConstantRate, Gamma, Poisson, Weibull
 from workloads.beams import BeamModel
 from workloads.classes import RequestClass, classified
 from workloads.content import AnswerTokens, Segment, SegmentPrompt, content_token_ids
@@ -23,6 +23,7 @@ from workloads.source import Source, read_source
 from workloads.streams import stream
 from workloads.synthetic import SharedPrefix, synthetic
 from workloads.trace import Trace
+from workloads.varying import Bursts, Diurnal
 from workloads.workload import Workload
 
 __all__ = [
@@ -30,8 +31,10 @@ __all__ = [
     "AnswerTokens",
     "Arrivals",
     "BeamModel",
+    "Bursts",
     "ClosedLoop",
     "ConstantRate",
+    "Diurnal",
     "Empirical",
     "Exponential",
     "Fixed",
@@ -49,6 +52,7 @@ __all__ = [
     "Source",
     "Trace",
     "Uniform",
+    "Weibull",
     "Workload",
     "WorkloadError",
     "classified",

@@ -1,5 +1,9 @@
-"""When requests arrive: open processes, and the closed loop of a fixed number of users."""
+"""When requests arrive: open processes, and the closed loop of a fixed number of users.
 
+Those whose rate varies are in `varying`.
+"""
+
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,7 +19,7 @@ from workloads.checks import (
 )
 from workloads.errors import WorkloadError
 
-_LATEST_NS = 9e18  # 285 years; int64 ends at 9.22e18
+LATEST_NS = 9e18  # 285 years; int64 ends at 9.22e18
 
 
 class Arrivals(Protocol):
@@ -28,8 +32,8 @@ class Arrivals(Protocol):
     def times_ns(self, num_requests: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
         """Arrival times, never falling; the first is one gap after time 0.
 
-        Gaps are rounded to whole nanoseconds and summed exactly. Raises WorkloadError for a rate
-        so low that the times leave int64.
+        Gaps (or stays and periods) are rounded to whole nanoseconds and summed exactly. Raises
+        WorkloadError for a rate so low that the times leave int64.
         """
 
 
@@ -49,7 +53,7 @@ class ConstantRate:
 
     def times_ns(self, num_requests: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
         """Arrival times, one gap apart from time 0 on; `rng` is not used."""
-        return _sum_gaps_ns(np.full(num_requests, self.mean_gap_s), self.rate_per_s)
+        return sum_gaps_ns(np.full(num_requests, self.mean_gap_s), self.rate_per_s)
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,7 @@ class Poisson:
 
     def times_ns(self, num_requests: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
         """Arrival times; at another rate the same draws, stretched."""
-        return _sum_gaps_ns(
+        return sum_gaps_ns(
             rng.standard_exponential(num_requests) / self.rate_per_s, self.rate_per_s
         )
 
@@ -97,7 +101,35 @@ class Gamma:
         """Arrival times; at another rate the same draws, stretched."""
         shape = 1 / self.cv**2
         gaps_s = rng.standard_gamma(shape, num_requests) / (shape * self.rate_per_s)
-        return _sum_gaps_ns(gaps_s, self.rate_per_s)
+        return sum_gaps_ns(gaps_s, self.rate_per_s)
+
+
+@dataclass(frozen=True)
+class Weibull:
+    """Weibull gaps of mean 1 / rate: scale 1 / (rate * gamma(1 + 1 / shape)).
+
+    shape 1 is Poisson, draw for draw; below 1 is burstier: the coefficient of variation is
+    sqrt(gamma(1 + 2 / shape) / gamma(1 + 1 / shape)**2 - 1). Raises WorkloadError unless rate_per_s
+    is finite and above 0 and shape is from 0.1 (a coefficient of 430) to 1000.
+    """
+
+    rate_per_s: float
+    shape: float
+
+    def __post_init__(self) -> None:
+        require_positive("rate_per_s", self.rate_per_s)
+        require_between("shape", self.shape, 0.1, 1000)
+
+    @property
+    def mean_gap_s(self) -> float:
+        """1 / rate."""
+        return 1 / self.rate_per_s
+
+    def times_ns(self, num_requests: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+        """Arrival times; at another rate or shape from the same draws."""
+        draws = rng.standard_exponential(num_requests) ** (1 / self.shape)
+        gaps_s = draws / (math.gamma(1 + 1 / self.shape) * self.rate_per_s)
+        return sum_gaps_ns(gaps_s, self.rate_per_s)
 
 
 @dataclass(frozen=True)
@@ -117,9 +149,15 @@ class ClosedLoop:
         require_not_negative("think_time_s", self.think_time_s)
 
 
-def _sum_gaps_ns(gaps_s: npt.NDArray[np.float64], rate_per_s: float) -> npt.NDArray[np.int64]:
+def sum_gaps_ns(gaps_s: npt.NDArray[np.float64], rate_per_s: float) -> npt.NDArray[np.int64]:
+    """Times after these gaps. Raises WorkloadError as `Arrivals.times_ns` does."""
     gaps_ns = np.rint(gaps_s * 1e9)
-    if not gaps_ns.sum() <= _LATEST_NS:
-        expected = f"a rate at which {len(gaps_s)} requests arrive within 285 years"
-        raise WorkloadError(problem("rate_per_s", rate_per_s, expected))
+    require_early(gaps_ns.sum(), len(gaps_s), rate_per_s)
     return np.cumsum(gaps_ns.astype(np.int64))
+
+
+def require_early(last_ns: float, num_requests: int, rate_per_s: float) -> None:
+    """Raise WorkloadError, which blames the rate, for a last arrival that leaves int64."""
+    if not last_ns <= LATEST_NS:
+        expected = f"a rate at which {num_requests} requests arrive within 285 years"
+        raise WorkloadError(problem("rate_per_s", rate_per_s, expected))

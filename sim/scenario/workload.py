@@ -108,6 +108,42 @@ class GammaSpec(Checked):
         return w.Gamma(self.rate, self.cv)
 
 
+class WeibullSpec(Checked):
+    """rate: requests per second; shape: of the gaps (1 is Poisson, below is burstier)."""
+
+    rate: float = Field(ge=1e-6, le=1e9)
+    shape: float
+
+    def build(self) -> w.Weibull:
+        """See Checked."""
+        return w.Weibull(self.rate, self.shape)
+
+
+class BurstsSpec(Checked):
+    """rate, burst_rate: requests per second while calm and in bursts; means of the stays."""
+
+    rate: float = Field(ge=1e-6, le=1e9)
+    burst_rate: float = Field(ge=1e-6, le=1e9)
+    mean_calm_s: float
+    mean_burst_s: float
+
+    def build(self) -> w.Bursts:
+        """See Checked."""
+        return w.Bursts(self.rate, self.burst_rate, self.mean_calm_s, self.mean_burst_s)
+
+
+class DiurnalSpec(Checked):
+    """rate: mean requests per second; peak: the highest rate over the mean."""
+
+    rate: float = Field(ge=1e-6, le=1e9)
+    peak: float
+    period_s: float
+
+    def build(self) -> w.Diurnal:
+        """See Checked."""
+        return w.Diurnal(self.rate, self.peak, self.period_s)
+
+
 class ClosedLoopSpec(Checked):
     """concurrency users, each sending its next request think_time_s after an answer."""
 
@@ -125,6 +161,9 @@ class ArrivalsSpec(OneOf):
     constant: ConstantRateSpec | None = None
     poisson: PoissonSpec | None = None
     gamma: GammaSpec | None = None
+    weibull: WeibullSpec | None = None
+    bursts: BurstsSpec | None = None
+    diurnal: DiurnalSpec | None = None
     closed_loop: ClosedLoopSpec | None = None
 
     def build(self) -> w.Arrivals | w.ClosedLoop:

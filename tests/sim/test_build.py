@@ -34,6 +34,12 @@ def build(new_scenario):
         ({"constant": {"rate": 5}}, w.ConstantRate(5)),
         ({"poisson": {"rate": 5}}, w.Poisson(5)),
         ({"gamma": {"rate": 5, "cv": 2.5}}, w.Gamma(5, 2.5)),
+        ({"weibull": {"rate": 5, "shape": 0.5}}, w.Weibull(5, 0.5)),
+        (
+            {"bursts": {"rate": 2, "burst_rate": 9, "mean_calm_s": 3, "mean_burst_s": 1}},
+            w.Bursts(2, 9, mean_calm_s=3, mean_burst_s=1),
+        ),
+        ({"diurnal": {"rate": 5, "peak": 1.5, "period_s": 4}}, w.Diurnal(5, 1.5, 4)),
     ],
 )
 def test_arrivals(build, spec, arrivals):

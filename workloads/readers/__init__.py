@@ -18,6 +18,7 @@ from workloads.readers import (
     llmservingsim,
     mooncake,
     own,
+    servegen,
     vidur,
     vllm_log,
 )
@@ -43,6 +44,7 @@ FORMATS: dict[str, Format] = {
     "llmservingsim": Format("LLMServingSim, JSONL", llmservingsim.recognises, llmservingsim.read),
     "vllm-log": Format("request log of vLLM, JSONL", vllm_log.recognises, vllm_log.read),
     "agentic": Format("session of a coding agent, JSON", agentic.recognises, agentic.read),
+    "servegen": Format("rate profile of ServeGen, CSV", servegen.recognises, servegen.read),
     "vidur": Format("Vidur, CSV with arrival times", vidur.recognises, vidur.read),
     "burstgpt": Format("BurstGPT, CSV", burstgpt.recognises, burstgpt.read),
     "benchmark-serving": Format(

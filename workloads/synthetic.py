@@ -7,7 +7,7 @@ import numpy as np
 
 from workloads.arrivals import Arrivals, ClosedLoop
 from workloads.beams import BeamModel
-from workloads.checks import require_count
+from workloads.checks import require_between, require_count
 from workloads.lengths import Lengths
 from workloads.limits import output_limits
 from workloads.sessions import Sessions, draw_turns, history_tokens, quotes
@@ -19,17 +19,20 @@ from workloads.workload import Int64Column, Workload
 class SharedPrefix:
     """Groups of requests that begin with the same system prompt, one prompt per group.
 
-    groups: number of groups; a request belongs to each with equal probability.
-    tokens: length of a group's system prompt, drawn once per group.
+    groups: number of groups. tokens: length of a group's system prompt, drawn once per group.
+    zipf: a request belongs to group number k, from 1, with a probability that goes as k**-zipf
+        (Zipf's law); 0: to each with equal probability.
 
-    Raises WorkloadError for fewer than one group.
+    Raises WorkloadError for fewer than one group, and an exponent that is not from 0 to 10.
     """
 
     groups: int
     tokens: Lengths
+    zipf: float = 0.0
 
     def __post_init__(self) -> None:
         require_count("groups", self.groups)
+        require_between("zipf", self.zipf, 0, 10)
 
 
 def synthetic(
@@ -170,7 +173,13 @@ def _draw_groups(
 ) -> tuple[Int64Column, Int64Column]:
     """Each session's group, and the length of its system prompt."""
     group_tokens = shared.tokens.sample(shared.groups, stream(seed, "group lengths"))
-    groups = stream(seed, "groups").integers(shared.groups, size=num_sessions, dtype=np.int64)
+    rng = stream(seed, "groups")
+    if shared.zipf:
+        ends = np.cumsum(np.arange(1, shared.groups + 1, dtype=np.float64) ** -shared.zipf)
+        draws = rng.random(num_sessions) * ends[-1]
+        groups = np.searchsorted(ends[:-1], draws, side="right").astype(np.int64)
+    else:
+        groups = rng.integers(shared.groups, size=num_sessions, dtype=np.int64)
     return groups, group_tokens[groups]
 
 

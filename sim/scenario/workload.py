@@ -173,14 +173,18 @@ class ArrivalsSpec(OneOf):
 
 
 class SharedSpec(Spec):
-    """System prompts: requests draw one of `groups`, each `tokens` long."""
+    """System prompts: requests draw one of `groups`, each `tokens` long, the first most often.
+
+    zipf: the exponent of their popularity; 0: all are equally popular.
+    """
 
     groups: int = Field(ge=1, le=LARGEST_COUNT)
     tokens: Lengths
+    zipf: float = Field(0.0, ge=0, le=10)
 
     def build(self) -> w.SharedPrefix:
         """The groups."""
-        return w.SharedPrefix(self.groups, self.tokens.build())
+        return w.SharedPrefix(self.groups, self.tokens.build(), self.zipf)
 
 
 class PromptsSpec(Spec):

@@ -143,3 +143,23 @@ def test_impossible_numbers_are_named(changed: dict[str, Any], message: str) -> 
 def test_no_groups_is_a_user_error() -> None:
     with pytest.raises(WorkloadError, match=r"^groups: got 0, expected an integer from 1"):
         SharedPrefix(groups=0, tokens=Fixed(96))
+
+
+def test_popularity_of_groups_is_that_of_zipfs_law() -> None:
+    """Exponent 1, four groups: 12, 6, 4 and 3 of 25; each within five standard deviations."""
+    shared = SharedPrefix(groups=4, tokens=Fixed(8), zipf=1.0)
+    workload = make(num_requests=20_000, shared=shared)
+    counts = np.bincount(workload.segment_ids[workload.segment_offsets[:-1]], minlength=4)
+    for count, share in zip(counts[:4].tolist(), (12 / 25, 6 / 25, 4 / 25, 3 / 25), strict=True):
+        assert abs(count - 20_000 * share) < 5 * (20_000 * share * (1 - share)) ** 0.5
+
+
+def test_groups_as_popular_as_one_another_are_drawn_as_before() -> None:
+    plain, zero = (SharedPrefix(groups=4, tokens=Fixed(8), **zipf) for zipf in ({}, {"zipf": 0.0}))
+    ids = [make(shared=shared).segment_ids.tolist() for shared in (plain, zero)]
+    assert ids[0] == ids[1]
+
+
+def test_exponent_below_0_is_a_user_error() -> None:
+    with pytest.raises(WorkloadError, match="zipf: got -1, expected a number from 0 to 10"):
+        SharedPrefix(groups=4, tokens=Fixed(8), zipf=-1)

@@ -364,6 +364,9 @@ def trace(
     figure: Annotated[
         Path | None, typer.Option(help="Figure of what a prefix cache finds, .png or .svg.")
     ] = None,
+    fit: Annotated[
+        Path | None, typer.Option(help="New scenario with a workload that resembles it, .yaml.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, not tables.")] = False,
 ) -> None:
     """Say what is in a trace: requests, rates, lengths, and how much of them could be shared.
@@ -372,4 +375,4 @@ def trace(
     """
     from sim.trace.command import show_trace
 
-    show_trace(file, format_name, block_size, convert, figure, as_json=as_json)
+    show_trace(file, format_name, block_size, convert, figure, fit, as_json=as_json)

@@ -24,6 +24,7 @@ from workloads.streams import stream
 from workloads.synthetic import SharedPrefix, synthetic
 from workloads.trace import Trace
 from workloads.varying import Bursts, Diurnal
+from workloads.windows import Windows
 from workloads.workload import Workload
 
 __all__ = [
@@ -53,6 +54,7 @@ __all__ = [
     "Trace",
     "Uniform",
     "Weibull",
+    "Windows",
     "Workload",
     "WorkloadError",
     "classified",

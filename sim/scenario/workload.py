@@ -144,6 +144,17 @@ class DiurnalSpec(Checked):
         return w.Diurnal(self.rate, self.peak, self.period_s)
 
 
+class WindowsSpec(Checked):
+    """rates: requests per second, of one window of window_s seconds after the other."""
+
+    window_s: float
+    rates: list[float] = Field(min_length=1)
+
+    def build(self) -> w.Windows:
+        """See Checked."""
+        return w.Windows(self.window_s, tuple(self.rates))
+
+
 class ClosedLoopSpec(Checked):
     """concurrency users, each sending its next request think_time_s after an answer."""
 
@@ -164,6 +175,7 @@ class ArrivalsSpec(OneOf):
     weibull: WeibullSpec | None = None
     bursts: BurstsSpec | None = None
     diurnal: DiurnalSpec | None = None
+    windows: WindowsSpec | None = None
     closed_loop: ClosedLoopSpec | None = None
 
     def build(self) -> w.Arrivals | w.ClosedLoop:

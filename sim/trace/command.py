@@ -9,6 +9,7 @@ from rich.table import Table
 
 from sim.errors import UserError
 from sim.tables import print_table
+from sim.trace import fit
 from sim.trace.describe import Description, Lengths, Sharing, describe
 from workloads import FORMATS, Trace, read_source, read_trace
 from workloads.readers.own import write_csv, write_jsonl
@@ -23,10 +24,13 @@ def show_trace(
     block_size: int | None,
     convert: Path | None,
     figure: Path | None,
+    fit_to: Path | None,
     *,
     as_json: bool,
 ) -> None:
     """Print what is in a trace; write it in kvsim's own format, and a figure of what it shares.
+
+    fit_to: a new scenario whose workload resembles it.
 
     Raises UserError and WorkloadError for mistakes of the user.
     """
@@ -38,6 +42,9 @@ def show_trace(
     found = describe(trace, block_size)
     if figure is not None:
         _draw(found, figure)
+    if fit_to is not None:
+        _fit(trace, found, fit_to)
+        return
     if as_json:
         print(json.dumps(asdict(found), indent=1))
         return
@@ -66,6 +73,23 @@ def _convert(trace: Trace, convert: Path) -> None:
     finally:
         partial.unlink(missing_ok=True)
     print(f"{len(trace)} requests written to {convert}", file=sys.stderr)
+
+
+def _fit(trace: Trace, found: Description, fit_to: Path) -> None:
+    fitted = fit.fit(trace)
+    fit.write(fitted, fit_to)
+    print(f"workload written to {fit_to}, lengths beside it", file=sys.stderr)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in ("", "trace", "drawn once from the fit"):
+        table.add_column(heading, justify="right" if heading else "left")
+    for row in fit.comparison(found, fit.drawn(fitted)):
+        table.add_row(*row)
+    print_table(table)
+    print("arrivals are Poisson within a window; prompts and outputs are drawn each by itself")
+    if found.sharing and found.sharing.hit_blocks:
+        print(f"not fitted: {found.sharing.token_share:.1%} of the prompt tokens are shared")
+    if found.sessions:
+        print("not fitted: sessions; every request comes by itself")
 
 
 def _draw(found: Description, figure: Path) -> None:

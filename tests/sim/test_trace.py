@@ -193,3 +193,30 @@ def test_classes_of_a_scenario_stand_in_the_records(kvsim):
     places = [lines[0].split(",").index(column) for column in ("class", "priority")]
     pairs = {tuple(line.split(",")[place] for place in places) for line in lines[1:]}
     assert pairs == {("a", "0"), ("b", "3")}
+
+
+def test_fitted_workload_resembles_the_trace_and_runs(shown, kvsim):
+    """200 requests, ten times as many in the second half; lengths 8 and 24, outputs of 5."""
+    times = [i * 1.0 for i in range(20)] + [20 + i * 0.1 for i in range(180)]
+    rows = [f"{time:.1f},{8 + 16 * (i % 2)},5" for i, time in enumerate(times)]
+    text = "\n".join(["arrival_s,prompt_tokens,output_tokens", *rows, ""])
+    done = shown(text, "--fit", "like.yaml", name="own.csv")
+    assert done.returncode == 0, done.stderr
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert ["prompt", "tokens,", "p99", "24", "24"] in lines
+    assert ["output", "tokens,", "mean", "5", "5"] in lines
+    (theirs, ours) = next(line[1:] for line in lines if line[:1] == ["requests/s"])
+    assert abs(float(ours) / float(theirs) - 1) < 5 / 200**0.5
+    lengths = (kvsim.folder / "like-prompts.txt").read_text().split()
+    assert (lengths.count("8"), lengths.count("24")) == (100, 100)
+    again = kvsim("trace", "own.csv", "--fit", "like.yaml")
+    assert again.stderr == "kvsim: like.yaml: is there, expected a new file\n"
+    run = kvsim("run", "like.yaml", "--set", "latency={kind: constant, step_time_s: 0.001}")
+    assert run.returncode == 0, run.stderr
+
+
+def test_trace_without_times_is_not_fitted(shown, kvsim):
+    done = shown("prompt_tokens,output_tokens\n5,5\n", "--fit", "like.yaml", name="own.csv")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "kvsim: --fit: the trace (lengths) has no times, expected some\n"
+    assert not (kvsim.folder / "like.yaml").exists()

@@ -5,12 +5,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from workloads.arrivals import LATEST_NS
 from workloads.checks import problem, require_between, require_count, require_positive
 from workloads.errors import WorkloadError
 from workloads.streams import stream
 from workloads.trace import Segments, Trace, session_numbers, take
 from workloads.workload import Int64Column
 
+_MOST_CONTENTS = 1 << 62  # ids; answers come after those of prompts
 TOO_LONG = ("refuse", "drop", "clip")
 
 
@@ -91,6 +93,8 @@ def _kept(trace: Trace, is_kept: npt.NDArray[np.bool_], what: str) -> Trace:
 
 def _scaled(trace: Trace, factor: float) -> Trace:
     assert trace.arrival_ns is not None
+    if trace.arrival_ns[-1] / factor > LATEST_NS:
+        raise WorkloadError(problem("rate_scale", factor, "one with which all come in 285 years"))
     arrival_ns = np.rint(trace.arrival_ns / factor).astype(np.int64)
     notes = (*trace.notes, f"arrivals {factor:g} times as fast")
     return replace(trace, arrival_ns=arrival_ns, notes=notes)
@@ -138,6 +142,10 @@ def _clip_segments(segments: Segments, most: int) -> Segments:
 
 
 def _repeated(trace: Trace, times: int) -> Trace:
+    last_ns = 0 if trace.arrival_ns is None else int(trace.arrival_ns[-1])
+    if (2 * last_ns + 10**9) * times > LATEST_NS or _num_contents(trace) * times >= _MOST_CONTENTS:
+        expected = "fewer: arrivals or content ids would leave the range of 64 bits"
+        raise WorkloadError(problem("repeat", times, expected))
     number = np.repeat(np.arange(times), len(trace))
     return Trace(
         arrival_ns=_times_again(trace.arrival_ns, times),

@@ -67,6 +67,8 @@ def read_source(path: str | Path) -> Source:
     that was not downloaded.
     """
     if str(path) == STANDARD_INPUT:
+        if sys.stdin is None:
+            raise WorkloadError("standard input: is closed")
         source = Source("standard input", decoded(sys.stdin.buffer.read(), "standard input"))
     else:
         source = Source(str(path), read_text(path))

@@ -9,7 +9,7 @@ from workloads.arrivals import require_early
 from workloads.checks import problem, require_between
 from workloads.errors import WorkloadError
 
-_LARGEST_RATE = 1e9
+_LEAST_RATE, _LARGEST_RATE = 1e-6, 1e9
 
 
 @dataclass(frozen=True)
@@ -18,8 +18,8 @@ class Windows:
 
     After the last it begins anew.
 
-    Raises WorkloadError for no rates, for one that is not from 0 to 1e9, for rates that are all 0,
-    and for windows that are not from 1e-6 to 1e9 seconds.
+    Raises WorkloadError for no rates, for one that is neither 0 nor from 1e-6 to 1e9, for rates
+    that are all 0, and for windows that are not from 1e-6 to 1e9 seconds.
     """
 
     window_s: float
@@ -28,7 +28,8 @@ class Windows:
     def __post_init__(self) -> None:
         require_between("window_s", self.window_s, 1e-6, 1e9)
         for place, rate in enumerate(self.rates_per_s):
-            require_between(f"rates.{place}", rate, 0, _LARGEST_RATE)
+            if rate != 0:
+                require_between(f"rates.{place}", rate, _LEAST_RATE, _LARGEST_RATE)
         if not sum(self.rates_per_s) > 0:
             expected = "some, of which one is above 0"
             raise WorkloadError(problem("rates", list(self.rates_per_s), expected))

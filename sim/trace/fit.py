@@ -1,5 +1,6 @@
 """A synthetic workload that resembles a trace."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -39,7 +40,8 @@ def fit(trace: Trace) -> Fit:
     Raises UserError for a trace without times, or all at once.
     """
     if trace.arrival_ns is None or trace.arrival_ns[-1] == 0:
-        raise UserError(f"--fit: the trace ({trace.format}) has no times, expected some")
+        what = "no times" if trace.arrival_ns is None else "all requests at one time"
+        raise UserError(f"--fit: the trace ({trace.format}) has {what}, expected some")
     num_windows = min(max(len(trace) // _LEAST_IN_A_WINDOW, 1), _MOST_WINDOWS)
     span_s = float(trace.arrival_ns[-1]) / 1e9
     counts, _ = np.histogram(trace.arrival_ns / 1e9, bins=num_windows, range=(0, span_s))
@@ -108,12 +110,16 @@ def write(fitted: Fit, out: Path) -> None:
         "prompts": {"unique": {"empirical": {"file": lengths["prompts"].name}}},
         "outputs": {"empirical": {"file": lengths["outputs"].name}},
     }
-    name = "".join(c if c.isalnum() else "-" for c in out.stem).strip("-") or "fitted"
+    name = re.sub("[^A-Za-z0-9]+", "-", out.stem).strip("-") or "fitted"
+    longest = max(fitted.prompts) + max(fitted.outputs)
     with _all_or_none([*lengths.values(), out]):
         for part, path in lengths.items():
             values: tuple[int, ...] = getattr(fitted, part)
             path.write_text("".join(f"{value}\n" for value in values), "utf-8")
-        text = yaml.safe_dump({"name": name[:40], "workload": workload}, sort_keys=False)
+        text = yaml.safe_dump(
+            {"name": name[:40], "engine": {"max_model_len": longest}, "workload": workload},
+            sort_keys=False,
+        )
         out.write_text(text, "utf-8")
 
 

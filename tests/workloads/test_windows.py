@@ -44,8 +44,8 @@ def test_fewer_requests_are_the_first_of_more() -> None:
         (0, (1.0,), "window_s: got 0, expected a number from 1e-06"),
         (1, (), "rates: got \\[\\], expected some, of which one is above 0"),
         (1, (0.0, 0.0), "rates: got .* expected some, of which one is above 0"),
-        (1, (1.0, -1.0), "rates.1: got -1.0, expected a number from 0"),
-        (1e9, (1e-9,), "rate"),
+        (1, (1.0, -1.0), "rates.1: got -1.0, expected a number from 1e-06"),
+        (1e9, (1e-6,), "rate"),
     ],
 )
 def test_windows_that_cannot_be(window_s: float, rates: tuple[float, ...], message: str) -> None:

@@ -77,7 +77,7 @@ def read_trace(source: Source, format: str | None = None) -> Trace:
     if source.keys:
         seen = f"an object with the keys {', '.join(sorted(source.keys))}"
     else:
-        seen = f"the columns {', '.join(source.columns[:20])}"
+        seen = f"the columns {', '.join(source.columns[:20])[:200]}"
     raise WorkloadError(
         f"{source.name}: of no known format: got {seen}, expected one of {', '.join(FORMATS)} "
         "(docs/traces.md); `format` may name it"

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from workloads.checks import (
+    LATEST_NS,
     problem,
     require_between,
     require_count,
@@ -18,8 +19,6 @@ from workloads.checks import (
     require_positive,
 )
 from workloads.errors import WorkloadError
-
-LATEST_NS = 9e18  # 285 years; int64 ends at 9.22e18
 
 
 class Arrivals(Protocol):

@@ -12,6 +12,8 @@ from workloads.errors import WorkloadError
 LARGEST_COUNT = 1_000_000_000
 COUNT_EXPECTED = f"an integer from 1 to {LARGEST_COUNT}"
 
+LATEST_NS = 9e18  # 285 years; int64 ends at 9.22e18
+
 _short = reprlib.Repr()
 _short.maxstring = 60
 _short.maxlist = 20

@@ -19,6 +19,7 @@ from workloads.checks import problem
 from workloads.errors import WorkloadError
 
 Segment = tuple[int, int]  # (content id, num_tokens)
+MOST_CONTENT_IDS = 1 << 62  # that a file may have, so that others come after them
 
 _GOLDEN_GAMMA = np.uint64(0x9E3779B97F4A7C15)
 

@@ -5,14 +5,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from workloads.arrivals import LATEST_NS
-from workloads.checks import problem, require_between, require_count, require_positive
+from workloads.checks import LATEST_NS, problem, require_between, require_count, require_positive
+from workloads.content import MOST_CONTENT_IDS
 from workloads.errors import WorkloadError
 from workloads.streams import stream
 from workloads.trace import Segments, Trace, session_numbers, take
 from workloads.workload import Int64Column
 
-_MOST_CONTENTS = 1 << 62  # ids; answers come after those of prompts
 TOO_LONG = ("refuse", "drop", "clip")
 
 
@@ -37,7 +36,10 @@ class Shape:
     too_long: str = "refuse"
 
     def __post_init__(self) -> None:
-        if self.window_s is not None and not 0 <= self.window_s[0] < self.window_s[1] <= 9e9:
+        if (
+            self.window_s is not None
+            and not 0 <= self.window_s[0] < self.window_s[1] <= LATEST_NS / 1e9
+        ):
             raise WorkloadError(problem("window_s", list(self.window_s), "a time and a later one"))
         require_between("sample", self.sample, 1e-9, 1)
         require_positive("rate_scale", self.rate_scale)
@@ -143,7 +145,9 @@ def _clip_segments(segments: Segments, most: int) -> Segments:
 
 def _repeated(trace: Trace, times: int) -> Trace:
     last_ns = 0 if trace.arrival_ns is None else int(trace.arrival_ns[-1])
-    if (2 * last_ns + 10**9) * times > LATEST_NS or _num_contents(trace) * times >= _MOST_CONTENTS:
+    if (2 * last_ns + 10**9) * times > LATEST_NS or _num_contents(
+        trace
+    ) * times >= MOST_CONTENT_IDS:
         expected = "fewer: arrivals or content ids would leave the range of 64 bits"
         raise WorkloadError(problem("repeat", times, expected))
     number = np.repeat(np.arange(times), len(trace))

@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 
 from workloads.checks import require_count
-from workloads.content import SegmentPrompt
+from workloads.content import Segment, SegmentPrompt
 from workloads.trace import Segments, Trace
 
 _NO_ANSWER = 0
@@ -84,7 +84,7 @@ def blocks_of(trace: Trace, block_size: int | None = None) -> Blocks | None:
 Content = Sequence[tuple[object, int]]  # (what a block holds, its tokens)
 
 
-def _own(segments: Segments) -> list[Content]:
+def _own(segments: Segments) -> list[list[Segment]]:
     pairs = list(zip(segments.ids.tolist(), segments.tokens.tolist(), strict=True))
     offsets = segments.offsets.tolist()
     return [pairs[first:stop] for first, stop in pairwise(offsets)]
@@ -93,7 +93,7 @@ def _own(segments: Segments) -> list[Content]:
 def _recut(segments: Segments, block_size: int) -> list[Content]:
     contents: list[Content] = []
     for content in _own(segments):
-        prompt = SegmentPrompt([(int(str(key)), tokens) for key, tokens in content], _NO_ANSWER)
+        prompt = SegmentPrompt(content, _NO_ANSWER)
         runs = prompt.block_runs(block_size, 0, len(prompt) // block_size, [])
         contents.append(
             [((key, start + i), block_size) for key, start, count in runs for i in range(count)]

@@ -1,6 +1,6 @@
 """`Workload`: all requests of a run, as columns."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,6 +13,11 @@ from workloads.content import AnswerTokens, SegmentPrompt
 from workloads.errors import WorkloadError
 
 Int64Column = npt.NDArray[np.int64]
+
+
+def int64_column(values: Iterable[int]) -> Int64Column:
+    """[n] of so many numbers."""
+    return np.array(list(values), dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -169,7 +174,7 @@ def numbers_of_sessions(previous: Int64Column | None, num_requests: int) -> Int6
     for before in previous.tolist():
         numbers.append(num_sessions if before < 0 else numbers[before])
         num_sessions += before < 0
-    return np.array(numbers, dtype=np.int64)
+    return int64_column(numbers)
 
 
 class WorkloadPrompt:

@@ -7,6 +7,7 @@ import numpy as np
 
 from workloads import Trace
 from workloads.sharing import POLICIES, Blocks, blocks_of, curve_sizes, unlimited
+from workloads.trace import session_numbers
 from workloads.workload import Int64Column
 
 _PERCENTILES = (50, 90, 99)
@@ -129,11 +130,7 @@ def _arrivals(trace: Trace) -> Arrivals | None:
 def _sessions(trace: Trace) -> Sessions | None:
     if trace.previous is None:
         return None
-    session = np.arange(len(trace))
-    for number, before in enumerate(trace.previous.tolist()):
-        if before >= 0:
-            session[number] = session[before]
-    turns = np.unique(session, return_counts=True)[1]
+    turns = np.bincount(session_numbers(trace))
     return Sessions(
         num_sessions=len(turns),
         num_of_one=int((turns == 1).sum()),

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from itertools import count, pairwise
 from typing import Any
 
-import numpy as np
-
 from workloads.checks import problem
 from workloads.content import Segment
 from workloads.files import bad_file
@@ -19,7 +17,7 @@ from workloads.readers.jsonl_table import Field, check_object, read_object, skip
 from workloads.readers.times import in_ns
 from workloads.source import Source
 from workloads.trace import Rows, Trace, trace_from_rows
-from workloads.workload import Int64Column
+from workloads.workload import Int64Column, int64_column
 
 _SECOND = 10**9
 _SECONDS = Field("number", unit_ns=100 * _SECOND)  # 2.8 years, so that sums stay in int64
@@ -69,9 +67,9 @@ def read(source: Source) -> Trace:
     requests = [request for chain in chains for request in chain.requests]
     think_time_ns, notes = _think_times(chains)
     rows = Rows(
-        time_ns=_int64([chain.first_ns for chain in chains for _ in chain.requests]),
-        prompt_tokens=_int64([int(request["in"]) for request in requests]),
-        output_tokens=_int64([int(request["out"]) for request in requests]),
+        time_ns=int64_column([chain.first_ns for chain in chains for _ in chain.requests]),
+        prompt_tokens=int64_column([int(request["in"]) for request in requests]),
+        output_tokens=int64_column([int(request["out"]) for request in requests]),
         lines=(),  # nothing is out of time order
         contents=_contents(requests, block_tokens),
         block_tokens=block_tokens,
@@ -145,7 +143,7 @@ def _previous(chains: list[_Chain]) -> Int64Column:
     for chain in chains:
         first = len(previous)
         previous += [-1, *range(first, first + len(chain.requests) - 1)]
-    return _int64(previous)
+    return int64_column(previous)
 
 
 def _think_times(chains: list[_Chain]) -> tuple[Int64Column, tuple[str, ...]]:
@@ -172,7 +170,7 @@ def _think_times(chains: list[_Chain]) -> tuple[Int64Column, tuple[str, ...]]:
         )
     if num_negative:
         notes.append(f"think time of {num_negative} of {len(times)} requests below 0: taken as 0")
-    return _int64([max(0, time) for time in times]), tuple(notes)
+    return int64_column([max(0, time) for time in times]), tuple(notes)
 
 
 def _contents(requests: list[dict[str, Any]], block_tokens: int) -> list[list[Segment]]:
@@ -185,7 +183,3 @@ def _contents(requests: list[dict[str, Any]], block_tokens: int) -> list[list[Se
         rest = int(request["in"]) % block_tokens
         contents.append([*content, (next(rest_ids), rest)] if rest else content)
     return contents
-
-
-def _int64(values: list[int]) -> Int64Column:
-    return np.array(values, dtype=np.int64)

@@ -18,6 +18,7 @@ from workloads.readers.jsonl_table import Field, check_object, parse_json
 from workloads.readers.times import in_ns
 from workloads.source import Source
 from workloads.trace import Rows, Trace, trace_from_rows
+from workloads.workload import int64_column
 
 _LISTS = {
     "input_lens": Field("count"),
@@ -63,8 +64,7 @@ def read(source: Source) -> Trace:
     if "start_times" not in lists:
         notes = (*notes, f"no start_times among {', '.join(sorted(source.keys))}")
     columns = {
-        name: np.array([_integer(name, request[name]) for request in requests], dtype=np.int64)
-        for name in lists
+        name: int64_column(_integer(name, request[name]) for request in requests) for name in lists
     }
     rows = Rows(
         time_ns=columns.get("start_times"),

@@ -11,8 +11,8 @@ from workloads.checks import LARGEST_COUNT
 from workloads.errors import WorkloadError
 from workloads.files import parse_count
 from workloads.readers.counts import note_rows
+from workloads.readers.csv_requests import SECONDS
 from workloads.readers.csv_table import Column, read_csv_table
-from workloads.readers.times import SECONDS_EXPECTED, seconds_ns
 from workloads.source import Source
 from workloads.trace import Rows, Trace, trace_from_rows
 
@@ -26,7 +26,7 @@ def _total(text: str) -> int:
 
 _COUNT = Column(partial(parse_count, lowest=0), f"an integer from 0 to {LARGEST_COUNT}")
 _COLUMNS = {
-    "Timestamp": Column(seconds_ns, SECONDS_EXPECTED),
+    "Timestamp": SECONDS,
     "Request tokens": _COUNT,
     "Response tokens": _COUNT,
 }

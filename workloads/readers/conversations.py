@@ -20,7 +20,7 @@ from workloads.readers.counts import note_rows
 from workloads.readers.jsonl_table import parse_json, read_jsonl
 from workloads.source import Source
 from workloads.trace import Rows, Trace, trace_from_rows
-from workloads.workload import Int64Column
+from workloads.workload import int64_column
 
 _FORMS = {"conversations": ("from", "value"), "messages": ("role", "content")}
 _ASKING = ("human", "user")
@@ -104,13 +104,13 @@ def read(source: Source) -> Trace:
         raise WorkloadError(f"{source.name}: no answer to a human in {len(items)} conversations")
     rows = Rows(
         time_ns=None,
-        prompt_tokens=_column([sum(n for _, n in content) for content in turns.contents]),
-        output_tokens=_column([num_tokens for _, num_tokens in turns.answers]),
+        prompt_tokens=int64_column([sum(n for _, n in content) for content in turns.contents]),
+        output_tokens=int64_column([num_tokens for _, num_tokens in turns.answers]),
         lines=turns.lines,
         contents=turns.contents,
-        previous=_column(turns.previous),
-        think_time_ns=_column([0] * len(turns.lines)),
-        answer_ids=_column([content_id for content_id, _ in turns.answers]),
+        previous=int64_column(turns.previous),
+        think_time_ns=int64_column([0] * len(turns.lines)),
+        answer_ids=int64_column([content_id for content_id, _ in turns.answers]),
         counted=counted,
     )
     return trace_from_rows(rows, format="conversations", notes=tuple(notes))
@@ -140,7 +140,3 @@ def _messages(item: Any, where: str) -> Iterator[Message]:
             expected = f"an object with texts `{who_key}` and `{text_key}`"
             raise WorkloadError(problem(f"{where}, message {number}", message, expected))
         yield who, len(text.encode("utf-8", "surrogatepass"))
-
-
-def _column(values: list[int]) -> Int64Column:
-    return np.array(values, dtype=np.int64)

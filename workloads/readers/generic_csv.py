@@ -5,12 +5,11 @@ Times are in seconds, lengths in tokens. What has columns of a format of its own
 
 from collections.abc import Sequence
 
-from workloads.checks import COUNT_EXPECTED, problem
-from workloads.files import bad_file, parse_count
-from workloads.readers.csv_table import Column, read_csv_table
-from workloads.readers.times import SECONDS_EXPECTED, seconds_ns
+from workloads.checks import problem
+from workloads.files import bad_file
+from workloads.readers.csv_requests import Names, read_requests
 from workloads.source import Source
-from workloads.trace import Rows, Trace, trace_from_rows
+from workloads.trace import Trace
 
 ARRIVAL = ("arrival_s", "timestamp_s", "arrived_at", "time_s", "timestamp")
 PROMPT = ("prompt_tokens", "input_length", "input_tokens", "num_prefill_tokens")
@@ -23,24 +22,13 @@ def recognises(source: Source) -> bool:
 
 
 def read(source: Source) -> Trace:
-    """Read the trace; other columns are passed over.
-
-    Rows out of time order are sorted and noted (see `trace_from_rows`).
+    """Read the trace.
 
     Raises WorkloadError for no column of a meaning or for several (all are named), and as
-    `read_csv_table` does.
+    `read_requests` does.
     """
-    arrival, prompt, output = find_columns(source, (ARRIVAL, PROMPT, OUTPUT))
-    count = Column(parse_count, COUNT_EXPECTED)
-    columns = {arrival: Column(seconds_ns, SECONDS_EXPECTED), prompt: count, output: count}
-    table = read_csv_table(source, columns)
-    rows = Rows(
-        time_ns=table.values[arrival],
-        prompt_tokens=table.values[prompt],
-        output_tokens=table.values[output],
-        lines=table.lines,
-    )
-    return trace_from_rows(rows, format="csv")
+    names = Names(*find_columns(source, (ARRIVAL, PROMPT, OUTPUT)))
+    return read_requests(source, names, format="csv")
 
 
 def find_columns(source: Source, meanings: Sequence[Sequence[str]]) -> list[str]:

@@ -6,16 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-import numpy as np
-
-from workloads.checks import LARGEST_COUNT, problem
+from workloads.checks import LARGEST_COUNT, LATEST_NS, problem
+from workloads.content import MOST_CONTENT_IDS
 from workloads.files import bad_file
 from workloads.source import Source
-from workloads.workload import Int64Column
+from workloads.workload import Int64Column, int64_column
 
 Row = tuple[int, dict[str, Any]]  # (line, object)
 
-_LATEST_NS = 9e18  # 285 years; int64 nanoseconds end at 9.22e18
 _STRING_OR_CONSTANT = re.compile(r'"(?:[^"\\]|\\.)*"|(NaN|-?Infinity)')
 
 
@@ -94,7 +92,7 @@ def skipped_note(num_skipped: int, name: str) -> tuple[str, ...]:
 
 def column(rows: list[Row], name: str) -> Int64Column:
     """[n] a field of every row that is a count."""
-    return np.array([int(row[name]) for _, row in rows], dtype=np.int64)
+    return int64_column(int(row[name]) for _, row in rows)
 
 
 def check_object(
@@ -119,12 +117,12 @@ def _unlike(value: Any, field: Field) -> str | None:
             is_like = _whole(value) and field.lowest <= value <= LARGEST_COUNT
             return None if is_like else f"an integer from {field.lowest} to {LARGEST_COUNT}"
         case "number":
-            highest = _LATEST_NS / field.unit_ns
+            highest = LATEST_NS / field.unit_ns
             is_like = type(value) in (int, float) and 0 <= value <= highest
             return None if is_like else f"a number from 0 to {highest:g}"
         case "ids":
             is_like = isinstance(value, list) and all(
-                type(item) is int and 0 <= item < 2**62 for item in value
+                type(item) is int and 0 <= item < MOST_CONTENT_IDS for item in value
             )
             return None if is_like else "a list of integers from 0"
         case "list":

@@ -5,12 +5,10 @@ num_decode_tokens in Vidur's `arxiv_summarization_stats_llama2_tokenizer_filtere
 (github.com/microsoft/vidur), else input_length, output_length or prompt_tokens, output_tokens.
 """
 
-from workloads.checks import COUNT_EXPECTED
-from workloads.files import parse_count
-from workloads.readers.csv_table import Column, read_csv_table
+from workloads.readers.csv_requests import Names, read_requests
 from workloads.readers.generic_csv import ARRIVAL, OUTPUT, PROMPT, find_columns
 from workloads.source import Source
-from workloads.trace import Rows, Trace, trace_from_rows
+from workloads.trace import Trace
 
 
 def recognises(source: Source) -> bool:
@@ -22,16 +20,8 @@ def recognises(source: Source) -> bool:
 def read(source: Source) -> Trace:
     """Read the lengths, in the order of the file; a note lists the columns, none of them a time.
 
-    Raises WorkloadError as `find_columns` and `read_csv_table` do.
+    Raises WorkloadError as `find_columns` and `read_requests` do.
     """
-    prompt, output = find_columns(source, (PROMPT, OUTPUT))
-    count = Column(parse_count, COUNT_EXPECTED)
-    table = read_csv_table(source, {prompt: count, output: count})
-    rows = Rows(
-        time_ns=None,
-        prompt_tokens=table.values[prompt],
-        output_tokens=table.values[output],
-        lines=table.lines,
-    )
+    names = Names(None, *find_columns(source, (PROMPT, OUTPUT)))
     note = f"no arrival column found among {', '.join(source.columns[:20])}"
-    return trace_from_rows(rows, format="lengths", notes=(note,))
+    return read_requests(source, names, format="lengths", notes=(note,))

@@ -5,16 +5,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from workloads.checks import COUNT_EXPECTED, LARGEST_COUNT, problem
-from workloads.content import Segment
+from workloads.content import MOST_CONTENT_IDS, Segment
 from workloads.files import bad_file, parse_count
 from workloads.readers.csv_table import Column, read_csv_table
 from workloads.readers.jsonl_table import Field, check_object, read_jsonl
 from workloads.readers.times import SECONDS_EXPECTED, in_ns, seconds_ns
 from workloads.source import Source
-from workloads.workload import Int64Column
+from workloads.workload import Int64Column, int64_column
 
 LENGTHS = ("prompt_tokens", "output_tokens")
 _INTEGER = re.compile(r"-?[0-9]{1,9}")
@@ -104,7 +102,7 @@ def _read_jsonl(source: Source) -> Table:
     names: dict[str, int] = {}
     if any("session" in request for request in requests):
         sessions = [_session(_text(request.get("session")), names) for request in requests]
-        columns["session"] = np.array(sessions, dtype=np.int64)
+        columns["session"] = int64_column(sessions)
     return Table(
         values=columns,
         lines=[line for line, _ in rows],
@@ -120,7 +118,7 @@ def _text(session: Any) -> str:
 def _column(name: str, requests: list[dict[str, Any]]) -> Int64Column:
     unit_ns = 10**9 if name.endswith("_s") else 1
     values: list[Any] = [request.get(name, _DEFAULTS.get(name)) for request in requests]
-    return np.array([in_ns(value, unit_ns) for value in values], dtype=np.int64)
+    return int64_column(in_ns(value, unit_ns) for value in values)
 
 
 def _wrong_content(request: dict[str, Any], where: str) -> list[str]:
@@ -137,7 +135,7 @@ def _wrong_content(request: dict[str, Any], where: str) -> list[str]:
 
 
 def _is_id(value: Any) -> bool:
-    return type(value) is int and 0 <= value < 2**62
+    return type(value) is int and 0 <= value < MOST_CONTENT_IDS
 
 
 def _is_segment(value: Any) -> bool:

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
-import numpy as np
-
-from workloads.workload import Int64Column
+from workloads.checks import LATEST_NS
+from workloads.workload import Int64Column, int64_column
 
 _DATE = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,9}))?"
@@ -41,7 +40,7 @@ def date_ns(text: str) -> int | None:
 
 def seconds_ns(text: str) -> int | None:
     """Nanoseconds of a number of seconds as it is written, rounded; None for what is none."""
-    if not _NUMBER.fullmatch(text) or Decimal(text) > 9 * 10**9:
+    if not _NUMBER.fullmatch(text) or Decimal(text) * 10**9 > int(LATEST_NS):
         return None
     return round(Decimal(text) * 10**9)
 
@@ -53,4 +52,4 @@ def in_ns(value: int | float, unit_ns: int) -> int:
 
 def times_ns(values: Sequence[int | float], unit_ns: int) -> Int64Column:
     """[n] the same of many."""
-    return np.array([in_ns(value, unit_ns) for value in values], dtype=np.int64)
+    return int64_column(in_ns(value, unit_ns) for value in values)

@@ -7,7 +7,7 @@ import numpy as np
 from workloads.checks import problem
 from workloads.files import bad_file
 from workloads.source import Source
-from workloads.workload import Int64Column
+from workloads.workload import Int64Column, numbers_of_sessions
 
 
 def in_turn(
@@ -44,7 +44,4 @@ def in_turn(
 
 def first_of_session(previous: Int64Column) -> Int64Column:
     """[n] place of the first turn of each one's session; of a request that waits, earlier."""
-    first: list[int] = []
-    for place, before in enumerate(previous.tolist()):
-        first.append(place if before < 0 else first[before])
-    return np.array(first, dtype=np.int64)
+    return np.flatnonzero(previous < 0)[numbers_of_sessions(previous, len(previous))]

@@ -5,37 +5,18 @@ CSV files with the columns arrived_at (seconds), num_prefill_tokens (prompt) and
 without times are of the format `lengths`.
 """
 
-from workloads.checks import COUNT_EXPECTED
-from workloads.files import parse_count
-from workloads.readers.csv_table import Column, read_csv_table
-from workloads.readers.times import SECONDS_EXPECTED, seconds_ns
+from workloads.readers.csv_requests import Names, read_requests
 from workloads.source import Source
-from workloads.trace import Rows, Trace, trace_from_rows
+from workloads.trace import Trace
 
-_COLUMNS = {
-    "arrived_at": Column(seconds_ns, SECONDS_EXPECTED),
-    "num_prefill_tokens": Column(parse_count, COUNT_EXPECTED),
-    "num_decode_tokens": Column(parse_count, COUNT_EXPECTED),
-}
+_NAMES = Names("arrived_at", "num_prefill_tokens", "num_decode_tokens")
 
 
 def recognises(source: Source) -> bool:
     """Whether the columns are those of Vidur, arrival times included."""
-    return set(_COLUMNS) <= set(source.columns)
+    return set(_NAMES) <= set(source.columns)
 
 
 def read(source: Source) -> Trace:
-    """Read the trace; times are taken to the nanosecond, other columns are passed over.
-
-    Rows out of time order are sorted and noted (see `trace_from_rows`).
-
-    Raises WorkloadError as `read_csv_table` does.
-    """
-    table = read_csv_table(source, _COLUMNS)
-    rows = Rows(
-        time_ns=table.values["arrived_at"],
-        prompt_tokens=table.values["num_prefill_tokens"],
-        output_tokens=table.values["num_decode_tokens"],
-        lines=table.lines,
-    )
-    return trace_from_rows(rows, format="vidur")
+    """Read the trace. Raises WorkloadError as `read_requests` does."""
+    return read_requests(source, _NAMES, format="vidur")

@@ -36,11 +36,12 @@ class Shape:
     too_long: str = "refuse"
 
     def __post_init__(self) -> None:
-        if (
-            self.window_s is not None
-            and not 0 <= self.window_s[0] < self.window_s[1] <= LATEST_NS / 1e9
-        ):
-            raise WorkloadError(problem("window_s", list(self.window_s), "a time and a later one"))
+        if self.window_s is not None:
+            first_s, last_s = self.window_s
+            if not 0 <= first_s < last_s <= LATEST_NS / 1e9:
+                raise WorkloadError(
+                    problem("window_s", [first_s, last_s], "a time and a later one")
+                )
         require_between("sample", self.sample, 1e-9, 1)
         require_positive("rate_scale", self.rate_scale)
         require_count("repeat", self.repeat)
@@ -145,9 +146,8 @@ def _clip_segments(segments: Segments, most: int) -> Segments:
 
 def _repeated(trace: Trace, times: int) -> Trace:
     last_ns = 0 if trace.arrival_ns is None else int(trace.arrival_ns[-1])
-    if (2 * last_ns + 10**9) * times > LATEST_NS or _num_contents(
-        trace
-    ) * times >= MOST_CONTENT_IDS:
+    num_contents = _num_contents(trace) * times
+    if (2 * last_ns + 10**9) * times > LATEST_NS or num_contents >= MOST_CONTENT_IDS:
         expected = "fewer: arrivals or content ids would leave the range of 64 bits"
         raise WorkloadError(problem("repeat", times, expected))
     number = np.repeat(np.arange(times), len(trace))

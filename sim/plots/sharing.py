@@ -27,7 +27,7 @@ def hit_curves(sharing: Sharing) -> Figure:
     axes.set_xticks(sizes)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda size, _: f"{size:,.0f}"))
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     axes.set_ylim(bottom=0)
     axes.set_xlabel(f"cache, blocks of {sharing.block_size:,} tokens")
     axes.set_ylabel("prompt tokens found")

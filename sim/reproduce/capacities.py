@@ -3,7 +3,7 @@
 import math
 from abc import abstractmethod
 from itertools import pairwise
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
@@ -29,6 +29,8 @@ class Capacities(BaseCheck):
     A limit is reached on the straight line between the last point below it and the first above; of
     several metrics the lowest rate counts. nan where no point is below, or none above any limit.
     """
+
+    ASKS_NUMBERS: ClassVar = True
 
     also: dict[str, float] = Field({})
 

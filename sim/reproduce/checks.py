@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 from itertools import combinations, pairwise
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
@@ -143,6 +143,8 @@ class Rising(BaseCheck):
 class Line(BaseCheck):
     """From a point on the values are on a line: where it begins, and how steep it is."""
 
+    ASKS_NUMBERS: ClassVar = True
+
     kind: Literal["line"]
     first: float
     begins: Range
@@ -166,6 +168,8 @@ class Line(BaseCheck):
 
 class Plateau(BaseCheck):
     """The mean from a point on."""
+
+    ASKS_NUMBERS: ClassVar = True
 
     kind: Literal["plateau"]
     first: float

@@ -6,13 +6,13 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullLocator
+from matplotlib.ticker import Formatter, LogLocator, NullLocator, PercentFormatter
 
 from sim.plots.style import SECONDS, SYSTEM_COLOURS, SYSTEM_MARKERS, tidy, words
 from sim.reproduce.capacities import Capacities, Capacity
 from sim.reproduce.paper import Paper, Series
 from sim.reproduce.run import Result
-from sim.reproduce.words import metric_words, value
+from sim.reproduce.words import is_share, metric_words, value
 
 _LEAST_LOGARITHMIC = 10  # the largest by the smallest value of a panel
 _PANEL_INCHES = (5.2, 5.4)  # with the legend below it
@@ -68,9 +68,8 @@ def _draw_panel(axes: Axes, paper: Paper, metric: str, results: list[Result]) ->
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.yaxis.set_minor_locator(NullLocator())
     else:
-        axes.set_ylim(bottom=0)
-    is_time = metric.endswith("_s") and not metric.endswith("_per_s")
-    axes.yaxis.set_major_formatter(SECONDS if is_time else "{x:,g}")
+        axes.set_ylim(0, 1.1 * max(values))
+    axes.yaxis.set_major_formatter(_form(metric))
     axes.set_ylabel(metric_words(metric))
     axes.set_xlabel(_swept(shown))
     tidy(axes)
@@ -82,6 +81,14 @@ def _draw_panel(axes: Axes, paper: Paper, metric: str, results: list[Result]) ->
         frameon=False,
         fontsize="small",
     )
+
+
+def _form(metric: str) -> Formatter | str:
+    """How its values stand at an axis."""
+    if is_share(metric):
+        return PercentFormatter(1.0)
+    is_time = metric.endswith("_s") and not metric.endswith("_per_s")
+    return SECONDS if is_time else "{x:,g}"
 
 
 def _draw_capacities(axes: Axes, paper: Paper, metric: str, colours: dict[str, str]) -> set[float]:

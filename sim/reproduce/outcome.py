@@ -2,7 +2,7 @@
 
 import math
 from abc import abstractmethod
-from typing import Annotated, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import pandas as pd
 from pydantic import ConfigDict, Field
@@ -36,7 +36,9 @@ class Outcome(NamedTuple):
 
 
 class BaseCheck(Spec):
-    """metric: of which it is asked."""
+    """metric: of which it is asked. ASKS_NUMBERS: whether points must be numbers, not words."""
+
+    ASKS_NUMBERS: ClassVar = False
 
     model_config = ConfigDict(allow_inf_nan=True)  # a range may have no end
 

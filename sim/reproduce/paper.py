@@ -9,8 +9,8 @@ from typing import Annotated, Any, Self
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from sim.errors import UserError
-from sim.reproduce.capacities import Capacities, Gain
-from sim.reproduce.checks import Check, Line, Plateau
+from sim.reproduce.capacities import Gain
+from sim.reproduce.checks import Check
 from sim.scenario.mistakes import user_error
 from sim.scenario.spec import Spec
 
@@ -105,16 +105,12 @@ class Paper(Spec):
                     "of these series"
                 )
             points = {at for series in asked for at in series.at}
-            if isinstance(check, Capacities | Line | Plateau) and not all(
-                type(at) in (int, float) for at in points
-            ):
+            if check.ASKS_NUMBERS and not all(type(at) in (int, float) for at in points):
                 raise ValueError(f"checks.{number}: got points in words, expected numbers")
-            if (
-                isinstance(check, Line | Plateau)
-                and len([at for at in points if at >= check.first]) < 2
-            ):
+            first = getattr(check, "first", None)
+            if first is not None and sum(at >= first for at in points) < 2:
                 raise ValueError(
-                    f"checks.{number}.first: got {check.first:g}, expected two points from it on"
+                    f"checks.{number}.first: got {first:g}, expected two points from it on"
                 )
             if missing := [at for at in _points_in(check) if at not in points]:
                 raise ValueError(

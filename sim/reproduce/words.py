@@ -16,9 +16,14 @@ def metric_words(metric: str) -> str:
     return " ".join(part.upper() if part in _ABBREVIATIONS else part for part in parts)
 
 
+def is_share(metric: str) -> bool:
+    """Whether its values are from 0 to 1, shown in percent."""
+    return metric.endswith(_SHARES)
+
+
 def value(metric: str, number: float) -> str:
     """A value of a metric with its unit."""
-    if metric.endswith(_SHARES):
+    if is_share(metric):
         return f"{number:.1%}"
     if metric.endswith("_per_s") or not metric.endswith("_s"):
         return f"{number:,.0f}" if number >= 1000 else f"{number:.3g}"

@@ -49,6 +49,7 @@ class EngineSettings(EngineConfig):
     num_blocks: `auto` is what the memory of the GPUs holds.
     """
 
+    # The base has an int; here `auto` stands for one until the GPU is known.
     num_blocks: NumBlocks = 512  # type: ignore[assignment]
 
 

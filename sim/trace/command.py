@@ -34,8 +34,7 @@ def show_trace(
 
     Raises UserError and WorkloadError for mistakes of the user.
     """
-    if convert is not None and convert.suffix not in _WRITERS:
-        raise UserError(f"{convert}: got {convert.suffix or 'no ending'}, expected .csv or .jsonl")
+    _check_options(convert, figure, fit_to, as_json=as_json)
     trace = read_trace(read_source(path), format_name)
     if convert is not None:
         _convert(trace, convert)
@@ -59,9 +58,23 @@ def show_trace(
         _print_sharing(found.sharing)
 
 
-def _convert(trace: Trace, convert: Path) -> None:
-    if convert.exists():
+def _check_options(
+    convert: Path | None, figure: Path | None, fit_to: Path | None, *, as_json: bool
+) -> None:
+    """What is wrong with them is said before the work."""
+    if convert is not None and convert.suffix not in _WRITERS:
+        raise UserError(f"{convert}: got {convert.suffix or 'no ending'}, expected .csv or .jsonl")
+    if convert is not None and convert.exists():
         raise UserError(f"{convert}: is there, expected a new file")
+    if figure is not None and figure.suffix not in (".png", ".svg"):
+        raise UserError(f"{figure}: got {figure.suffix or 'no ending'}, expected .png or .svg")
+    if fit_to is not None:
+        fit.check_place(fit_to)
+    if fit_to is not None and as_json:
+        raise UserError("--fit: got --json beside it, expected one of the two")
+
+
+def _convert(trace: Trace, convert: Path) -> None:
     if convert.suffix == ".csv" and trace.segments is not None:
         raise UserError(f"{convert}: CSV has no room for what prompts share, expected .jsonl")
     partial = convert.with_name(f".{convert.name}.partial")
@@ -96,8 +109,6 @@ def _draw(found: Description, figure: Path) -> None:
     from sim.plots.sharing import hit_curves  # matplotlib, slow to import
     from sim.plots.style import save
 
-    if figure.suffix not in (".png", ".svg"):
-        raise UserError(f"{figure}: got {figure.suffix or 'no ending'}, expected .png or .svg")
     if found.sharing is None or not found.sharing.points:
         raise UserError(f"{figure}: there is nothing to draw, for prompts share nothing")
     save(hit_curves(found.sharing), figure)

@@ -87,18 +87,26 @@ def drawn(fitted: Fit) -> Description:
     )
 
 
-def write(fitted: Fit, out: Path) -> None:
-    """A scenario, and two files of lengths beside it.
+def _lengths_beside(out: Path) -> dict[str, Path]:
+    """The files of lengths, by what they are of."""
+    return {name: out.with_name(f"{out.stem}-{name}.txt") for name in ("prompts", "outputs")}
 
-    Raises UserError for a name that is none of a scenario, a file that is there, and a place that
-    cannot be written to.
-    """
+
+def check_place(out: Path) -> None:
+    """Raise UserError for a name that is none of a scenario, and a file that is there."""
     if out.suffix not in (".yaml", ".yml"):
         raise UserError(f"{out}: got {out.suffix or 'no ending'}, expected .yaml")
-    lengths = {name: out.with_name(f"{out.stem}-{name}.txt") for name in ("prompts", "outputs")}
-    for path in (out, *lengths.values()):
+    for path in (out, *_lengths_beside(out).values()):
         if path.exists():
             raise UserError(f"{path}: is there, expected a new file")
+
+
+def write(fitted: Fit, out: Path) -> None:
+    """A scenario, and two files of lengths beside it; see `check_place`.
+
+    Raises UserError for a place that cannot be written to.
+    """
+    lengths = _lengths_beside(out)
     workload: dict[str, Any] = {
         "requests": fitted.requests,
         "arrivals": {

@@ -187,7 +187,7 @@ MISTAKES = {
     f"{HEADER}\n{ROWS}\n1,2,3,0": ("line 8", "duration_ms", "'0'"),
     f"{HEADER}\n{ROWS}\n1,2,3": ("line 8", "3 fields", "4"),
     f"{HEADER}\n1,2,3,4\n2,3,4,5": ("2 steps", "4"),
-}  # fmt: skip
+}  # fmt: skip - a row of the table a line
 
 
 @pytest.mark.parametrize("text", MISTAKES)

@@ -143,6 +143,8 @@ def test_rate_of_a_trace_is_swept(shown, kvsim):
         (MOONCAKE, ("--format", "azur"), "format: got 'azur', expected one of azure"),
         (MOONCAKE, ("--convert", "own.txt"), "own.txt: got .txt, expected .csv or .jsonl"),
         (MOONCAKE, ("--figure", "a.gif"), "a.gif: got .gif, expected .png or .svg"),
+        (MOONCAKE, ("--fit", "a.txt"), "a.txt: got .txt, expected .yaml"),
+        (MOONCAKE, ("--fit", "a.yaml", "--json"), "--fit: got --json beside it, expected one of"),
         (MOONCAKE, ("--block-size", "0"), "'--block-size'"),
     ],
 )

@@ -80,6 +80,10 @@ class ContinuousScheduler(Scheduler):
     def _is_computing_prompt(seq: Sequence) -> bool:
         return seq.group is not None and not seq.group.is_forked
 
+    def _parts(self, seq: Sequence) -> list[Sequence]:
+        """Those that hold memory and lose it together with a sequence, itself first."""
+        return [seq] if self._is_computing_prompt(seq) else seq.gang
+
     def _schedule_beams(self, seq: Sequence, step: Step, budget: int) -> bool:
         """Give all beams of a request their next token; False if they were preempted."""
         beams = seq.outputs
@@ -131,7 +135,7 @@ class ContinuousScheduler(Scheduler):
     def _preempt(self, seq: Sequence, step: Step) -> None:
         if seq.lead is not None:
             self._leave_decodes(seq, step)
-        parts = [seq] if self._is_computing_prompt(seq) else seq.gang
+        parts = self._parts(seq)
         num_computed, num_of_output = seq.num_computed_tokens, seq.num_output_tokens - 1
         seq.num_lost_tokens = num_computed + (len(parts) - 1) * num_of_output
         is_swapped = self.config.preemption == "swap" and self.kv.swap_out(parts)
@@ -272,7 +276,7 @@ class ContinuousScheduler(Scheduler):
         """Bring back what was swapped out, from the head of the queue on while there is room."""
         while self.waiting and self.waiting[0].status is Status.SWAPPED:
             seq = self.waiting[0]
-            parts = [seq] if self._is_computing_prompt(seq) else seq.gang
+            parts = self._parts(seq)
             num_tokens = min(self._num_wanted(seq), cap, self._budget(step))
             if self._budget(step) < len(parts):
                 break

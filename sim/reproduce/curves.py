@@ -6,7 +6,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import Formatter, LogLocator, NullLocator, PercentFormatter
+from matplotlib.ticker import Formatter, FuncFormatter, LogLocator, NullLocator
 
 from sim.plots.style import SECONDS, SYSTEM_COLOURS, SYSTEM_MARKERS, tidy, words
 from sim.reproduce.capacities import Capacities, Capacity
@@ -86,7 +86,7 @@ def _draw_panel(axes: Axes, paper: Paper, metric: str, results: list[Result]) ->
 def _form(metric: str) -> Formatter | str:
     """How its values stand at an axis."""
     if is_share(metric):
-        return PercentFormatter(1.0)
+        return FuncFormatter(lambda share, _: f"{100 * share:g}%")
     is_time = metric.endswith("_s") and not metric.endswith("_per_s")
     return SECONDS if is_time else "{x:,g}"
 

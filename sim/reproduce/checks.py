@@ -141,7 +141,7 @@ class Rising(BaseCheck):
 
 
 class Line(BaseCheck):
-    """From a point on the values are on a line: where it begins, and how steep it is."""
+    """From a point on the values of a series are on a line: where it begins, how steep it is."""
 
     ASKS_NUMBERS: ClassVar = True
 
@@ -151,23 +151,20 @@ class Line(BaseCheck):
     within: float = Field(gt=0)
 
     def _outcomes(self, values: pd.DataFrame) -> list[Outcome]:
-        full = values[values["at"] >= self.first]
-        lines = {kind: np.polyfit(full["at"], full[kind], 1) for kind in ("published", "ours")}
-        published, ours = (-line[1] / line[0] for line in lines.values())
-        begins = f"where the line of {metric_words(self.metric)} begins"
-        return [
-            within_range(begins, published, ours, self.begins, ".0f"),
-            within_share(
-                f"{metric_words(self.metric)} for each further one",
-                lines["published"][0],
-                lines["ours"][0],
-                self.within,
-            ),
-        ]
+        outcomes = []
+        for whose, printed in _printed(values, self.first):
+            lines = {kind: np.polyfit(printed["at"], printed[kind], 1) for kind in _BOTH}
+            published, ours = (-line[1] / line[0] for line in lines.values())
+            begins = f"{whose}where the line of {metric_words(self.metric)} begins"
+            slope = f"{whose}{metric_words(self.metric)} for each further one"
+            slopes = {kind: line[0] for kind, line in lines.items()}
+            outcomes.append(within_range(begins, published, ours, self.begins, ".0f"))
+            outcomes.append(within_share(slope, **slopes, share=self.within))
+        return outcomes
 
 
 class Plateau(BaseCheck):
-    """The mean from a point on."""
+    """The mean of a series from a point on."""
 
     ASKS_NUMBERS: ClassVar = True
 
@@ -176,9 +173,28 @@ class Plateau(BaseCheck):
     within: float = Field(gt=0)
 
     def _outcomes(self, values: pd.DataFrame) -> list[Outcome]:
-        full = values[values["at"] >= self.first]
-        name = f"{metric_words(self.metric)} from {self.first:g} on"
-        return [within_share(name, full["published"].mean(), full["ours"].mean(), self.within)]
+        outcomes = []
+        for whose, printed in _printed(values, self.first):
+            name = f"{whose}{metric_words(self.metric)} from {self.first:g} on"
+            means = {kind: printed[kind].mean() for kind in _BOTH}
+            outcomes.append(within_share(name, **means, share=self.within))
+        return outcomes
+
+
+_BOTH = ("published", "ours")
+
+
+def _printed(values: pd.DataFrame, first: float) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Of each series with two or more published values from a point on: whose, and their rows."""
+    printed = values[(values["at"] >= first) & values["published"].notna()]
+    for series, rows in printed.groupby("series", sort=False):
+        if len(rows) > 1:
+            yield _whose(str(series), values), rows
+
+
+def _whose(series: str, values: pd.DataFrame) -> str:
+    """The beginning of a name: the series, where there are several."""
+    return f"{series}, " if values["series"].nunique() > 1 else ""
 
 
 class Below(BaseCheck):
@@ -188,17 +204,18 @@ class Below(BaseCheck):
     limit: float
 
     def _outcomes(self, values: pd.DataFrame) -> list[Outcome]:
-        rows = zip(values["at"], values["published"], values["ours"], strict=True)
+        columns = ("series", "at", "published", "ours")
+        rows = zip(*(values[column] for column in columns), strict=True)
         return [
             Outcome(
-                f"{metric_words(self.metric)} at {at}",
+                f"{_whose(series, values)}{metric_words(self.metric)} at {at}",
                 "" if math.isnan(published) else value(self.metric, published),
                 value(self.metric, ours),
                 f"below {value(self.metric, self.limit)}",
                 bool(ours < self.limit),
                 Measured((published, published), ours, (0.0, self.limit)),
             )
-            for at, published, ours in rows
+            for series, at, published, ours in rows
         ]
 
 

@@ -10,6 +10,7 @@ from matplotlib.ticker import Formatter, FuncFormatter, LogLocator, NullLocator
 
 from sim.plots.style import SECONDS, SYSTEM_COLOURS, SYSTEM_MARKERS, tidy, words
 from sim.reproduce.capacities import Capacities, Capacity
+from sim.reproduce.checks import Below
 from sim.reproduce.paper import Paper, Series
 from sim.reproduce.run import Result
 from sim.reproduce.words import is_share, metric_words, value
@@ -92,12 +93,14 @@ def _form(metric: str) -> Formatter | str:
 
 
 def _draw_capacities(axes: Axes, paper: Paper, metric: str, colours: dict[str, str]) -> set[float]:
-    """The limits at which series have their capacity, as lines; a ring where one was published.
+    """Limits, also those at which series have their capacity; a ring where one was published.
 
     colours: of the series that are shown.
     """
     limits: set[float] = set()
     for check in paper.checks:
+        if isinstance(check, Below) and check.metric == metric:
+            limits.add(check.limit)
         if isinstance(check, Capacities) and metric in check.limits:
             limits |= check.limits[metric]
             if isinstance(check, Capacity) and check.metric == metric and check.series in colours:

@@ -1,5 +1,6 @@
 """What a publication printed, and the scenarios that redraw it: scenarios/published/*.toml."""
 
+import math
 import tomllib
 from collections.abc import Iterator
 from itertools import chain
@@ -108,9 +109,10 @@ class Paper(Spec):
             if check.ASKS_NUMBERS and not all(type(at) in (int, float) for at in points):
                 raise ValueError(f"checks.{number}: got points in words, expected numbers")
             first = getattr(check, "first", None)
-            if first is not None and sum(at >= first for at in points) < 2:
+            if first is not None and max(_num_printed(s, check.metric, first) for s in asked) < 2:
                 raise ValueError(
-                    f"checks.{number}.first: got {first:g}, expected two points from it on"
+                    f"checks.{number}.first: got {first:g}, expected two published values of a "
+                    "series from it on"
                 )
             if missing := [at for at in _points_in(check) if at not in points]:
                 raise ValueError(
@@ -118,6 +120,12 @@ class Paper(Spec):
                     f"{', '.join(str(at) for at in points)}"
                 )
         return self
+
+
+def _num_printed(series: Series, metric: str, first: float) -> int:
+    """Published values of a series from a point on."""
+    pairs = zip(series.at, series.published.get(metric, []), strict=False)
+    return sum(at >= first and not math.isnan(published) for at, published in pairs)
 
 
 def _series_in(check: Check | Gain) -> Iterator[str]:

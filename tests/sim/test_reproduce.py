@@ -493,6 +493,23 @@ def test_the_line_and_the_plateau_are_found():
     assert (plateau.ours, plateau.is_inside) == ("600", False)
 
 
+def test_lines_and_plateaus_are_of_a_series_and_of_what_was_printed():
+    """Of b nothing was printed at 3; of c at one point only, so it has none."""
+    rows = frame(
+        *(("a", at, "m", 10.0 * at, 11.0 * at) for at in (1, 2, 3)),
+        *(("b", at, "m", published, 6.0 * at) for at, published in ((1, 5.0), (2, 10.0))),
+        ("b", 3, "m", math.nan, 900.0),
+        ("c", 1, "m", 1.0, 1.0),
+    )
+    plateaus = Plateau(kind="plateau", metric="m", first=1, within=0.15).outcomes(rows)
+    assert [(p.name, p.published, p.ours, p.is_inside) for p in plateaus] == [
+        ("a, m from 1 on", "20", "22", True),
+        ("b, m from 1 on", "7.5", "9", False),
+    ]
+    lines = Line(kind="line", metric="m", first=1, begins=[-1, 1], within=0.15).outcomes(rows)
+    assert [(line.published, line.ours) for line in lines[1::2]] == [("10", "11"), ("5", "6")]
+
+
 def test_what_must_be_below_a_limit():
     rows = frame(("x", "p", "m", 5, 9.4), ("x", "q", "m", 5, 10.0))
     below = Below(kind="below", metric="m", limit=10).outcomes(rows)

@@ -8,6 +8,7 @@ import heapq
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -41,6 +42,25 @@ class Blocks:
     def num_distinct(self) -> int:
         """Different ones: what a cache needs to keep all of them."""
         return len(self.tokens)
+
+    @cached_property
+    def runs(self) -> "Runs":
+        """The same by runs, of which there are far fewer."""
+        return _runs(self)
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Blocks that no prompt has without the others, in the order in which prompts have them.
+
+    A cache of any of the policies below loses them one after the other, the last first, so what it
+    has of a run is the number of blocks that are left.
+
+    ids: [n] runs of each prompt, in order. tokens: by id, of the first 0, 1, 2, ... blocks.
+    """
+
+    ids: list[list[int]]
+    tokens: list[list[int]]
 
 
 @dataclass(frozen=True)
@@ -101,6 +121,26 @@ def _recut(segments: Segments, block_size: int) -> list[Content]:
     return contents
 
 
+def _runs(blocks: Blocks) -> Runs:
+    """A block that as many prompts have as have the one before it belongs to the run of that."""
+    counts = Counter(block for ids in blocks.ids for block in ids)
+    run_of: dict[int, int] = {}
+    tokens: list[list[int]] = []
+    for ids in blocks.ids:
+        before = -1
+        for block in ids:
+            if block not in run_of:
+                is_next = before >= 0 and counts[block] == counts[before]
+                run_of[block] = run_of[before] if is_next else len(tokens)
+                if not is_next:
+                    tokens.append([0])
+                of_run = tokens[run_of[block]]
+                of_run.append(of_run[-1] + blocks.tokens[block])
+            before = block
+    # Blocks of a run stand side by side in a prompt.
+    return Runs([list(dict.fromkeys(run_of[block] for block in ids)) for ids in blocks.ids], tokens)
+
+
 def unlimited(blocks: Blocks) -> Hits:
     """Of a cache that keeps everything."""
     counts = Counter(block for ids in blocks.ids for block in ids)
@@ -110,25 +150,36 @@ def unlimited(blocks: Blocks) -> Hits:
 
 def lru(blocks: Blocks, num_blocks: int) -> Hits:
     """Of a cache of so many blocks that loses the least recently used; of a prompt its tail."""
-    cache: OrderedDict[int, None] = OrderedDict()
-    found: list[int] = []
-    for ids in blocks.ids:
-        found += [block for block in ids if block in cache]
-        for block in reversed(ids):
-            cache[block] = None
-            cache.move_to_end(block)
-        while len(cache) > num_blocks:
-            cache.popitem(last=False)
-    return _hits(blocks, found)
+    runs = blocks.runs
+    cache: OrderedDict[int, int] = OrderedDict()  # run -> blocks of it that are there
+    found_blocks = found_tokens = num_cached = 0
+    for ids in runs.ids:
+        for run in ids:
+            there = cache.get(run, 0)
+            found_blocks += there
+            found_tokens += runs.tokens[run][there]
+        for run in reversed(ids):
+            size = len(runs.tokens[run]) - 1
+            num_cached += size - cache.get(run, 0)
+            cache[run] = size
+            cache.move_to_end(run)
+        while num_cached > num_blocks:
+            run = next(iter(cache))
+            lost = min(cache[run], num_cached - num_blocks)
+            num_cached -= lost
+            cache[run] -= lost
+            if not cache[run]:
+                del cache[run]
+    return Hits(found_blocks, found_tokens)
 
 
 def lfu(blocks: Blocks, num_blocks: int) -> Hits:
     """Of one that loses the least often used, of equals the least recently used."""
     uses: Counter[int] = Counter()
 
-    def rank(block: int, time: int) -> tuple[int, int]:
-        uses[block] += 1
-        return uses[block], time
+    def rank(run: int, time: int) -> tuple[int, int]:
+        uses[run] += 1
+        return uses[run], time
 
     return _by_rank(blocks, num_blocks, rank)
 
@@ -136,12 +187,13 @@ def lfu(blocks: Blocks, num_blocks: int) -> Hits:
 def optimum(blocks: Blocks, num_blocks: int) -> Hits:
     """Of one that knows what comes and loses what is wanted latest: Belady, IBM Sys. J. 5, 1966."""
     wanted: dict[int, list[int]] = {}
-    for number in range(len(blocks.ids) - 1, -1, -1):
-        for block in blocks.ids[number]:
-            wanted.setdefault(block, []).append(number)
+    ids_of = blocks.runs.ids
+    for number in range(len(ids_of) - 1, -1, -1):
+        for run in ids_of[number]:
+            wanted.setdefault(run, []).append(number)
 
-    def rank(block: int, time: int) -> tuple[int, int]:
-        times = wanted[block]
+    def rank(run: int, time: int) -> tuple[int, int]:
+        times = wanted[run]
         times.pop()
         return -(times[-1] if times else _NEVER), time
 
@@ -149,27 +201,33 @@ def optimum(blocks: Blocks, num_blocks: int) -> Hits:
 
 
 def _by_rank(blocks: Blocks, num_blocks: int, rank: Callable[[int, int], tuple[int, int]]) -> Hits:
-    """Of one that loses what has the lowest rank, which a block gets anew whenever it is used."""
+    """Of one that loses what has the lowest rank, which a run gets anew whenever it is used."""
+    runs = blocks.runs
     ranks: dict[int, tuple[int, int]] = {}
+    cache: dict[int, int] = {}  # run -> blocks of it that are there
     heap: list[tuple[tuple[int, int], int]] = []
-    found: list[int] = []
-    time = 0
-    for ids in blocks.ids:
-        found += [block for block in ids if block in ranks]
-        for block in reversed(ids):
+    found_blocks = found_tokens = num_cached = time = 0
+    for ids in runs.ids:
+        for run in ids:
+            there = cache.get(run, 0)
+            found_blocks += there
+            found_tokens += runs.tokens[run][there]
+        for run in reversed(ids):
             time += 1
-            ranks[block] = key = rank(block, time)
-            heapq.heappush(heap, (key, block))
-        while len(ranks) > num_blocks:
-            key, block = heapq.heappop(heap)
-            if ranks.get(block) == key:
-                del ranks[block]
-    return _hits(blocks, found)
-
-
-def _hits(blocks: Blocks, found: list[int]) -> Hits:
-    tokens = blocks.tokens
-    return Hits(len(found), sum(tokens[block] for block in found))
+            ranks[run] = key = rank(run, time)
+            heapq.heappush(heap, (key, run))
+            size = len(runs.tokens[run]) - 1
+            num_cached += size - cache.get(run, 0)
+            cache[run] = size
+        while num_cached > num_blocks:
+            key, run = heap[0]
+            if ranks[run] == key and cache[run]:
+                lost = min(cache[run], num_cached - num_blocks)
+                num_cached -= lost
+                cache[run] -= lost
+            if ranks[run] != key or not cache[run]:
+                heapq.heappop(heap)
+    return Hits(found_blocks, found_tokens)
 
 
 POLICIES = {"lru": lru, "lfu": lfu, "optimum": optimum}

@@ -17,6 +17,7 @@ from engine.runners import (
 )
 from engine.transformer import Transformer
 from sim.scenario import Scenario
+from sim.scenario.workload import MixedSourceSpec, SourceSpec, WorkloadSpec
 
 
 def build_workload(scenario: Scenario) -> w.Workload:
@@ -24,41 +25,72 @@ def build_workload(scenario: Scenario) -> w.Workload:
 
     Raises WorkloadError for a file that cannot be read.
     """
-    workload = _requests(scenario)
-    classes = scenario.workload.classes
-    if not classes:
-        return workload
-    built = {name: spec.build() for name, spec in classes.items()}
-    return w.classified(workload, built, scenario.seed)
-
-
-def _requests(scenario: Scenario) -> w.Workload:
-    spec = scenario.workload
+    spec, seed = scenario.workload, scenario.seed
     max_model_len = scenario.engine.max_model_len
+    if spec.mix:
+        return _mixed(spec, max_model_len, seed)
+    beam_switch = spec.beam_search.switch if spec.beam_search else None
+    workload = _from_source(spec, max_model_len, seed, num_outputs=spec.n, beam_switch=beam_switch)
+    if not spec.classes:
+        return workload
+    return w.classified(workload, {name: c.build() for name, c in spec.classes.items()}, seed)
+
+
+def _from_source(spec: SourceSpec, max_model_len: int, seed: int, **samples: Any) -> w.Workload:
+    """samples: num_outputs and beam_switch of synthetic requests."""
+    arrivals = spec.arrivals.build() if spec.arrivals else None
     if spec.trace is not None:
         return w.workload_from_trace(
             w.read_trace(w.read_source(spec.trace), spec.format),
             max_new_tokens=spec.max_new_tokens,
             max_model_len=max_model_len,
             limit=spec.requests,
-            arrivals=spec.arrivals.build() if spec.arrivals else None,
+            arrivals=arrivals,
             shape=spec.shape.build() if spec.shape else None,
-            seed=scenario.seed,
+            seed=seed,
         )
-    assert spec.requests and spec.arrivals and spec.prompts and spec.outputs  # by the schema
+    spec = spec.with_preset()
+    prompts, outputs = spec.prompts, spec.outputs
+    assert spec.requests and arrivals and prompts and prompts.unique and outputs  # by the schema
     return w.synthetic(
         num_requests=spec.requests,
-        seed=scenario.seed,
-        arrivals=spec.arrivals.build(),
-        unique=spec.prompts.unique.build(),
-        outputs=spec.outputs.build(),
-        shared=spec.prompts.shared.build() if spec.prompts.shared else None,
+        seed=seed,
+        arrivals=arrivals,
+        unique=prompts.unique.build(),
+        outputs=outputs.build(),
+        shared=prompts.shared.build() if prompts.shared else None,
+        documents=prompts.documents.build() if prompts.documents else None,
         sessions=spec.sessions.build() if spec.sessions else None,
-        num_outputs=spec.n,
-        beam_switch=spec.beam_search.switch if spec.beam_search else None,
         max_new_tokens=spec.max_new_tokens,
         max_model_len=max_model_len,
+        **samples,
     )
+
+
+def _mixed(spec: WorkloadSpec, max_model_len: int, seed: int) -> w.Workload:
+    """Each source draws from a seed of its own, which does not depend on the others."""
+    parts = {}
+    for name, source in spec.mix.items():
+        of_source = int(w.stream(seed, f"mix {name}").integers(2**63))
+        workload = _from_source(_with_arrivals(source, spec), max_model_len, of_source)
+        parts[name] = w.Part(workload, source.priority)
+    if spec.arrivals is None:
+        return w.overlaid(parts, spec.requests)
+    assert spec.requests  # by the schema
+    return w.mixed(
+        parts,
+        {name: source.share or 0 for name, source in spec.mix.items()},
+        num_requests=spec.requests,
+        arrivals=spec.arrivals.build(),
+        seed=seed,
+    )
+
+
+def _with_arrivals(source: MixedSourceSpec, spec: WorkloadSpec) -> MixedSourceSpec:
+    """Where the mix has arrivals: with as many requests as it may need, at times of no account."""
+    if source.trace is not None or spec.arrivals is None:
+        return source
+    return source.model_copy(update={"requests": spec.requests, "arrivals": spec.arrivals})
 
 
 def build_engine(

@@ -157,9 +157,24 @@ def systems(
 
     Example: kvsim systems
     """
-    from sim.systems_command import print_systems
+    from sim.presets_command import print_systems
 
     print_systems(as_json=as_json)
+
+
+@app.command()
+def workloads(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, not a table.")] = False,
+) -> None:
+    """Show the kinds of requests that a scenario can name, and what settings they stand for.
+
+    In a scenario: `workload: {preset: chat, requests: 1000, arrivals: {poisson: {rate: 5}}}`.
+
+    Example: kvsim workloads
+    """
+    from sim.presets_command import print_workloads
+
+    print_workloads(as_json=as_json)
 
 
 @app.command()

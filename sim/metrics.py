@@ -31,7 +31,9 @@ def summarise(records: Records) -> Row:
         "output_tokens": num_output_tokens,
         "output_tokens_per_s": _ratio(num_output_tokens * 1e9, span_ns),
         "requests_per_s": _ratio(len(finished) * 1e9, span_ns),
-        **_latencies(finished, records.itl_ns, records.num_outputs),
+        **_slo(requests, span_ns),
+        **_latencies(finished, records.num_outputs),
+        **distribution("itl", *records.itl_ns),
         "preemptions": int(requests["preemptions"].sum()),
         "preempted_recomputed_tokens": int(requests["recomputed_tokens"].sum()),
         "preempted_restored_tokens": int(requests["restored_tokens"].sum()),
@@ -41,7 +43,38 @@ def summarise(records: Records) -> Row:
     }
 
 
-def _latencies(finished: pd.DataFrame, itl_ns: Distribution, num_outputs: int) -> Row:
+def summarise_classes(records: Records) -> dict[str, Row]:
+    """The same of the requests of each class, as far as it can be told of a class, by its name."""
+    requests = records.requests
+    if "class" not in requests:
+        return {}
+    span_ns = requests["finished_ns"].max()
+    rows: dict[str, Row] = {}
+    for name, of_class in requests.groupby("class", sort=False):
+        finished = of_class[of_class["finished_ns"].notna()]
+        rows[str(name)] = {
+            "requests": len(of_class),
+            "finished": len(finished),
+            "output_tokens": int(of_class["output_tokens"].sum()),
+            **_slo(of_class, 0 if pd.isna(span_ns) else int(span_ns)),
+            **_latencies(finished, records.num_outputs),
+        }
+    return rows
+
+
+def _slo(requests: pd.DataFrame, span_ns: int) -> Row:
+    """Of requests that are promised something."""
+    if "met_slo" not in requests:
+        return {}
+    met = requests["met_slo"].dropna()
+    num_met = int(met.sum())
+    return {
+        "slo_share": _ratio(num_met, len(met)),
+        "goodput_per_s": _ratio(num_met * 1e9, span_ns) if len(met) else None,
+    }
+
+
+def _latencies(finished: pd.DataFrame, num_outputs: int) -> Row:
     columns = {
         name: finished[name].to_numpy(dtype=np.int64)
         for name in ("arrival_ns", "admitted_ns", "first_token_ns", "finished_ns", "output_tokens")
@@ -53,7 +86,6 @@ def _latencies(finished: pd.DataFrame, itl_ns: Distribution, num_outputs: int) -
     return {
         **distribution("ttft", first_token_ns - arrival_ns),
         **distribution("tpot", decoding_ns / num_gaps[has_gaps]),
-        **distribution("itl", *itl_ns),
         **distribution("e2e", columns["finished_ns"] - arrival_ns),
         **distribution("queueing", columns["admitted_ns"] - arrival_ns),
     }

@@ -14,6 +14,7 @@ from sim.run_folder import (
     folder_for,
     is_finished,
     new_folder,
+    read_classes,
     read_notes,
     read_summary,
     write_run,
@@ -21,7 +22,7 @@ from sim.run_folder import (
 from sim.scenario import ConstantSpec, FittedSpec, LinearSpec, Scenario
 from sim.scenario.deployed import build_config, build_deployment, build_kv_size
 from sim.scenario.file import load_scenario, points
-from sim.tables import print_table, summary_tables
+from sim.tables import class_table, print_table, summary_tables
 
 _MOST_NOTES = 8  # printed; all of them are in run.json
 
@@ -46,6 +47,9 @@ def run_scenario(
         with new_folder(folder) as partial:
             write_run(partial, scenario, _run(scenario, quiet=quiet, stepwise=stepwise))
     _print_summary(read_summary(folder), list(scenario.sweep), output_format)
+    classes = read_classes(folder)
+    if output_format == "table" and classes is not None and not scenario.sweep:
+        print_table(class_table(classes))
     if not quiet:
         notes = read_notes(folder)
         for line in [*assumptions(scenario), *notes[:_MOST_NOTES]]:

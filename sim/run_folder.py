@@ -17,7 +17,7 @@ import pandas as pd
 
 from sim.errors import UserError
 from sim.experiment import Result
-from sim.metrics import summarise
+from sim.metrics import summarise, summarise_classes
 from sim.scenario import Scenario
 from sim.scenario.file import dump_scenario
 from sim.scenario.keys import map_paths
@@ -100,6 +100,8 @@ def write_run(folder: Path, scenario: Scenario, results: list[Result]) -> None:
     (folder / "run.json").write_text(json.dumps(about, indent=1) + "\n", "utf-8")
     rows = [{**_keys(result), **summarise(result.records)} for result in results]
     pd.DataFrame(rows).to_csv(folder / "summary.csv", index=False)
+    if of_classes := _class_rows(results):
+        pd.DataFrame(of_classes).to_csv(folder / "classes.csv", index=False)
     for name in ("requests", "steps"):
         _write_records(folder / f"{name}.csv", name, results)
     (folder / "figures").mkdir()
@@ -128,10 +130,27 @@ def read_summary(folder: Path) -> pd.DataFrame:
     return pd.read_csv(path, keep_default_na=False, na_values=[""], dtype={"system": str})
 
 
+def read_classes(folder: Path) -> pd.DataFrame | None:
+    """The table of classes of a run: a row per system, point, seed and class; None without any."""
+    path = folder / "classes.csv"
+    if not path.exists():
+        return None
+    types = {"system": str, "class": str}
+    return pd.read_csv(path, keep_default_na=False, na_values=[""], dtype=types)
+
+
 def read_notes(folder: Path) -> list[str]:
     """What was changed or refused in a run, in words."""
     notes: list[str] = json.loads((folder / "run.json").read_text("utf-8"))["notes"]
     return notes
+
+
+def _class_rows(results: list[Result]) -> list[dict[str, Any]]:
+    return [
+        {**_keys(result), "class": name, **row}
+        for result in results
+        for name, row in summarise_classes(result.records).items()
+    ]
 
 
 def _notes(results: list[Result]) -> list[str]:

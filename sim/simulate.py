@@ -19,6 +19,8 @@ from sim.records import Records
 from sim.replica import Replica
 from sim.scenario import Scenario
 from sim.scenario.deployed import build_config
+from sim.scenario.requests import SloSpec
+from sim.slo import with_slos
 from workloads import Workload
 
 
@@ -64,17 +66,21 @@ def serve(
     send(env, replica, workload, request_maker(workload))
     with rare_garbage_collection():
         env.run()
-    return _with_classes(recorder.records(workload.prompt_tokens, workload.notes), workload)
+    records = recorder.records(workload.prompt_tokens, workload.notes)
+    return _with_classes(records, workload, scenario.workload.slos)
 
 
-def _with_classes(records: Records, workload: Workload) -> Records:
-    """With what tells requests apart, where anything does."""
+def _with_classes(records: Records, workload: Workload, slos: dict[str, SloSpec]) -> Records:
+    """With what tells requests apart, if anything does, and whether they got what is promised."""
     columns: dict[str, Any] = {}
     if workload.class_numbers is not None:
         columns["class"] = np.array(workload.class_names)[workload.class_numbers]
     if workload.priority is not None:
         columns["priority"] = workload.priority
-    return replace(records, requests=records.requests.assign(**columns)) if columns else records
+    if not columns:
+        return records
+    requests = records.requests.assign(**columns)
+    return replace(records, requests=with_slos(requests, slos, workload.num_outputs))
 
 
 @contextmanager

@@ -35,6 +35,14 @@ _COLUMNS: Columns = {
     "preemptions": ("pre-\nempted", _number),
     "prefix_hit_share": ("prefix\nhits %", _percent),
 }
+_SLO = ("SLO\nmet %", _percent)
+_OF_CLASSES: Columns = {
+    "requests": ("\nrequests", _number),
+    "ttft_p50_s": _COLUMNS["ttft_p50_s"],
+    "ttft_p99_s": _COLUMNS["ttft_p99_s"],
+    "tpot_p50_s": _COLUMNS["tpot_p50_s"],
+    "tpot_p99_s": ("\np99 ms", _milliseconds),
+}
 _WITH_INTERVAL = "output_tokens_per_s"
 
 
@@ -47,6 +55,8 @@ def summary_tables(summary: pd.DataFrame, label_keys: list[str]) -> list[Table]:
     columns = dict(_COLUMNS)
     if summary["refused"].any():
         columns["refused"] = ("re-\nfused", _number)
+    if "slo_share" in summary:
+        columns["slo_share"] = _SLO
     if not label_keys:
         table = _table(["system"], columns)
         for system, rows in summary.groupby("system", sort=False):
@@ -61,6 +71,15 @@ def summary_tables(summary: pd.DataFrame, label_keys: list[str]) -> list[Table]:
             table.add_row(*map(_label, labels), *_cells(rows, columns))
         tables.append(table)
     return tables
+
+
+def class_table(classes: pd.DataFrame) -> Table:
+    """Means over the seeds, of each class under each system; for a run without a sweep."""
+    columns = {**_OF_CLASSES, **({"slo_share": _SLO} if "slo_share" in classes else {})}
+    table = _table(["system", "class"], columns)
+    for (system, name), rows in classes.groupby(["system", "class"], sort=False):
+        table.add_row(str(system), str(name), *_cells(rows, columns))
+    return table
 
 
 def _label(value: object) -> str:

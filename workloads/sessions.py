@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from workloads.checks import require_not_negative
+from workloads.durations import Durations
 from workloads.lengths import Lengths
 from workloads.streams import stream
 from workloads.workload import Int64Column
@@ -14,16 +14,13 @@ from workloads.workload import Int64Column
 class Sessions:
     """Conversations of several turns, each sent when the one before it has been answered.
 
-    turns: how many a session has. think_time_s: from the end of an answer to the next turn.
-
-    Raises WorkloadError for a think time below 0 or not finite.
+    turns: how many a session has. think_time: from the end of an answer to the next turn.
+    first: length of what is new in a first turn, such as a task or a file; None: as in later ones.
     """
 
     turns: Lengths
-    think_time_s: float
-
-    def __post_init__(self) -> None:
-        require_not_negative("think_time_s", self.think_time_s)
+    think_time: Durations
+    first: Lengths | None = None
 
 
 def draw_turns(
@@ -39,6 +36,16 @@ def draw_turns(
     stops = np.cumsum(sessions.turns.sample(num_requests, stream(seed, "turns")))
     session = np.searchsorted(stops, numbers, side="right")
     return session, numbers - np.concatenate(([0], stops))[session]
+
+
+def think_times_ns(
+    sessions: Sessions | None, num_before: Int64Column, seed: int
+) -> Int64Column | None:
+    """[n] from the answer before to each turn; 0 for first ones. None: there are no sessions."""
+    if sessions is None:
+        return None
+    times_s = sessions.think_time.sample_s(len(num_before), stream(seed, "think times"))
+    return np.where(num_before > 0, np.rint(times_s * 1e9).astype(np.int64), 0)
 
 
 def history_tokens(num_before: Int64Column, said_tokens: Int64Column) -> Int64Column:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from workloads.content import Segment
-from workloads.workload import Int64Column, numbers_of_sessions
+from workloads.workload import Int64Column, Workload, numbers_of_sessions
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -141,6 +141,32 @@ def _previous(rows: Rows, order: Int64Column) -> Int64Column | None:
     return np.where(previous < 0, -1, place_of[previous])
 
 
+def trace_of_workload(workload: Workload, format: str) -> Trace:
+    """A workload as a trace: times count from its first request, None for a closed loop.
+
+    Of several outputs of a request only the first is known.
+    """
+    arrival_ns = workload.arrival_ns
+    return Trace(
+        arrival_ns=None if arrival_ns is None else arrival_ns - arrival_ns[0],
+        prompt_tokens=workload.prompt_tokens,
+        output_tokens=workload.output_tokens,
+        segments=Segments(
+            offsets=workload.segment_offsets,
+            ids=workload.segment_ids,
+            tokens=workload.segment_tokens,
+            block_tokens=1,
+        ),
+        previous=workload.previous,
+        think_time_ns=workload.think_time_ns,
+        answer_ids=workload.answer_ids,
+        priority=workload.priority,
+        num_rows=len(workload),
+        format=format,
+        notes=workload.notes,
+    )
+
+
 def session_numbers(trace: Trace) -> Int64Column:
     """[n] the session of each request, counted from 0 as they begin; each is one without any."""
     return numbers_of_sessions(trace.previous, len(trace))
@@ -171,14 +197,15 @@ def take(trace: Trace, places: Int64Column, notes: tuple[str, ...]) -> Trace:
         columns["previous"] = np.where(before < 0, -1, place_of[before])
     return Trace(
         **{"arrival_ns": None, **columns},
-        segments=None if trace.segments is None else _take_segments(trace.segments, places),
+        segments=None if trace.segments is None else take_segments(trace.segments, places),
         num_rows=trace.num_rows,
         format=trace.format,
         notes=(*trace.notes, *notes),
     )
 
 
-def _take_segments(segments: Segments, places: Int64Column) -> Segments:
+def take_segments(segments: Segments, places: Int64Column) -> Segments:
+    """The segments of some requests, in this order."""
     counts = np.diff(segments.offsets)[places]
     offsets = np.concatenate(([0], np.cumsum(counts)))
     starts = segments.offsets[:-1][places]

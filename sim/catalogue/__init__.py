@@ -1,4 +1,4 @@
-"""Catalogues of GPUs, models and systems: data files in which every figure has its source."""
+"""Catalogues of GPUs, models, systems and workloads: data files, every figure with its source."""
 
 from typing import Any
 
@@ -9,6 +9,7 @@ from sim.catalogue.hf_config import read_config
 from sim.catalogue.hf_ids import key_of
 from sim.catalogue.model import Model
 from sim.catalogue.systems import System, load_system
+from sim.catalogue.workloads import WorkloadPreset, load_workload
 from sim.errors import UserError
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "Hardware",
     "Model",
     "System",
+    "WorkloadPreset",
     "common_efficiency",
     "find_model",
     "is_config_path",
@@ -23,6 +25,7 @@ __all__ = [
     "load_hardware",
     "load_model",
     "load_system",
+    "load_workload",
     "names",
 ]
 
@@ -63,5 +66,5 @@ def find_model(name_or_hf_id: str) -> str:
 
 
 def names(table: str) -> list[str]:
-    """Names in a table of the catalogue: `hardware`, `models` or `systems`."""
+    """Names in a table of the catalogue: `hardware`, `models`, `systems` or `workloads`."""
     return sorted(read(table))

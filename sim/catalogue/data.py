@@ -8,5 +8,5 @@ from typing import Any
 
 @cache
 def read(table: str) -> dict[str, Any]:
-    """`hardware`, `models`, `efficiency` or `systems`, as the file has it."""
+    """`hardware`, `models`, `efficiency`, `systems` or `workloads`, as the file has it."""
     return tomllib.loads(files("sim.catalogue").joinpath(f"{table}.toml").read_text("utf-8"))

@@ -14,7 +14,7 @@ from sim.scenario.yaml_text import parse
 # command line, to the current one. That of `model` only where it ends like one.
 _PATH_KEYS = ("trace", "file", "files", "folder", "model")
 
-_LENGTH_KEYS = ("outputs", "unique", "tokens", "turns")
+_DISTRIBUTIONS = ("outputs", "unique", "tokens", "turns", "first", "think_time_s")
 
 
 def apply_override(data: dict[str, Any], override: str) -> None:
@@ -50,7 +50,7 @@ def set_key(data: dict[str, Any], keys: list[str], value: Any, where: str) -> No
             child = {"kind": child or "roofline"}
         if key == "systems":
             child = named_systems(child)
-        if key in _LENGTH_KEYS and isinstance(child, int):  # a bare number is a fixed length
+        if key in _DISTRIBUTIONS and isinstance(child, int | float):  # a bare number
             child = {"fixed": child}
         if child is None:
             child = {}

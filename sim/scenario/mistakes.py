@@ -38,7 +38,9 @@ def _explain(detail: Any, prefix: tuple[str, ...]) -> str:
         return f"{path}{'.kind' if detail['type'] != 'missing' else ''}: missing"
     if detail["type"] == "value_error":  # raised by our own checks
         text = str(detail["ctx"]["error"])
-        if ": got " in text:  # a setting names itself: "num_blocks: got 0, expected >= 1"
+        if re.search(
+            ": (got |expected |missing$)", text
+        ):  # a setting names itself: "num_blocks: got 0, expected >= 1"
             return f"{path}.{text}" if path else text
         return f"{path}: {text}" if text.startswith("got ") else f"{path}: expected {text}"
     if detail["type"] == "union_tag_invalid":

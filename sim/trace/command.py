@@ -11,10 +11,11 @@ from sim.errors import UserError
 from sim.tables import print_table
 from sim.trace import fit
 from sim.trace.describe import Description, Lengths, Sharing, describe
-from workloads import FORMATS, Trace, read_source, read_trace
+from workloads import FORMATS, Trace, read_source, read_trace, trace_of_workload
 from workloads.readers.own import write_csv, write_jsonl
 
 _BAR = 24  # letters, for all of the prompts
+_SCENARIO = "scenario"  # as the format of what was read
 _WRITERS = {".csv": write_csv, ".jsonl": write_jsonl}
 
 
@@ -30,12 +31,13 @@ def show_trace(
 ) -> None:
     """Print what is in a trace; write it in kvsim's own format, and a figure of what it shares.
 
+    path: of a trace, - for standard input, or of a scenario (.yaml), for what it would send.
     fit_to: a new scenario whose workload resembles it.
 
     Raises UserError and WorkloadError for mistakes of the user.
     """
     _check_options(convert, figure, fit_to, as_json=as_json)
-    trace = read_trace(read_source(path), format_name)
+    trace = _requests(path, format_name)
     if convert is not None:
         _convert(trace, convert)
     found = describe(trace, block_size)
@@ -47,7 +49,7 @@ def show_trace(
     if as_json:
         print(json.dumps(asdict(found), indent=1))
         return
-    print(f"{path}: {FORMATS[found.format].title}")
+    print(f"{path}: {_title(found.format)}")
     for line in _lines(found):
         print(line)
     print()
@@ -56,6 +58,21 @@ def show_trace(
         print("what prompts hold is not recorded: they share nothing")
     else:
         _print_sharing(found.sharing)
+
+
+def _requests(path: str, format_name: str | None) -> Trace:
+    if Path(path).suffix not in (".yaml", ".yml"):
+        return read_trace(read_source(path), format_name)
+    from sim.build import build_workload
+    from sim.scenario.file import load_scenario
+
+    if format_name is not None:
+        raise UserError(f"{path}: got --format {format_name} with a scenario, expected none")
+    return trace_of_workload(build_workload(load_scenario(Path(path))), _SCENARIO)
+
+
+def _title(format_name: str) -> str:
+    return "workload of a scenario" if format_name == _SCENARIO else FORMATS[format_name].title
 
 
 def _check_options(

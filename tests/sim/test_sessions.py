@@ -162,7 +162,7 @@ def test_four_equal_turns_hit_what_their_lengths_say(new_scenario):
     ("line", "message"),
     [
         ("sessions: {turns: 0}", "workload.sessions.turns"),
-        ("sessions: {turns: 2, think_time_s: -1}", "workload.sessions.think_time_s: got -1"),
+        ("sessions: {turns: 2, think_time_s: -1}", "workload.sessions.think_time_s.fixed: got -1"),
         ("sessions: {think_time_s: 1}", "workload.sessions.turns: missing"),
         ("sessions: {turns: 2, rounds: 3}", "workload.sessions.rounds: unknown key"),
     ],

@@ -7,6 +7,7 @@ import pytest
 
 from workloads import (
     Fixed,
+    FixedTime,
     Poisson,
     RequestClass,
     Sessions,
@@ -43,7 +44,7 @@ def test_shares_are_those_of_all_and_priorities_those_of_the_class() -> None:
 
 
 def test_turns_of_a_session_are_of_one_class() -> None:
-    sessions = Sessions(Uniform(1, 4), 0.0)
+    sessions = Sessions(Uniform(1, 4), FixedTime(0))
     classes = {"a": RequestClass(1), "b": RequestClass(1)}
     workload = classified(requests(300, sessions=sessions), classes, seed=3)
     assert workload.class_numbers is not None

@@ -9,7 +9,9 @@ from workloads import (
     ClosedLoop,
     ConstantRate,
     Empirical,
+    ExponentialTime,
     Fixed,
+    FixedTime,
     LogNormal,
     Sessions,
     SharedPrefix,
@@ -28,7 +30,7 @@ def make(**changed: Any) -> Workload:
         "unique": LogNormal(mean=30, sigma=0.5),
         "outputs": LogNormal(mean=20, sigma=0.8, max=100),
         "shared": SharedPrefix(groups=4, tokens=Uniform(50, 150)),
-        "sessions": Sessions(Uniform(1, 7), think_time_s=0.25),
+        "sessions": Sessions(Uniform(1, 7), FixedTime(0.25)),
         "max_model_len": 4096,
     }
     return synthetic(**(settings | changed))
@@ -48,7 +50,7 @@ def test_prompts_of_three_turns_by_hand() -> None:
         unique=Fixed(5),
         outputs=Fixed(3),
         shared=None,
-        sessions=Sessions(Fixed(3), think_time_s=0.25),
+        sessions=Sessions(Fixed(3), FixedTime(0.25)),
     )
     assert [segments(workload, i) for i in range(4)] == [
         [(0, 5)],
@@ -81,14 +83,14 @@ def test_prompt_is_the_one_before_its_answer_and_a_new_turn() -> None:
 
 def test_sessions_have_as_many_turns_as_drawn() -> None:
     """As an empirical distribution of 2 and 5 says; the last is cut."""
-    workload = make(sessions=Sessions(Empirical((2, 5)), think_time_s=0))
+    workload = make(sessions=Sessions(Empirical((2, 5)), FixedTime(0)))
     turns = np.diff([*workload.first_of_sessions.tolist(), len(workload)])
     assert set(turns[:-1].tolist()) == {2, 5}
     assert len(workload) == 300
 
 
 def test_sessions_of_one_turn_are_requests_without_sessions() -> None:
-    single, plain = make(sessions=Sessions(Fixed(1), 9)), make(sessions=None)
+    single, plain = make(sessions=Sessions(Fixed(1), FixedTime(9))), make(sessions=None)
     for name in ("arrival_ns", "prompt_tokens", "segment_ids", "segment_tokens", "answer_ids"):
         assert np.array_equal(getattr(single, name), getattr(plain, name))
     assert single.following == plain.following == {}
@@ -99,7 +101,7 @@ def test_answer_that_the_limit_cuts_is_quoted_as_it_was_given() -> None:
         unique=Fixed(5),
         outputs=Fixed(30),
         shared=None,
-        sessions=Sessions(Fixed(2), 0),
+        sessions=Sessions(Fixed(2), FixedTime(0)),
         max_new_tokens=7,
     )
     assert segments(workload, 1) == [(0, 5), (300, 7), (1, 5)]
@@ -112,7 +114,7 @@ def test_history_beyond_the_model_length_ends_a_session() -> None:
         unique=Fixed(10),
         outputs=Fixed(15),
         shared=None,
-        sessions=Sessions(Fixed(4), 0),
+        sessions=Sessions(Fixed(4), FixedTime(0)),
         max_model_len=60,
     )
     assert workload.prompt_tokens.tolist() == [10, 35, 10, 35]
@@ -137,5 +139,16 @@ def test_closed_loop_starts_sessions() -> None:
 
 
 def test_think_time_below_zero_is_refused() -> None:
-    with pytest.raises(WorkloadError, match="think_time_s: got -1"):
-        Sessions(Fixed(2), -1)
+    with pytest.raises(WorkloadError, match="seconds: got -1"):
+        Sessions(Fixed(2), FixedTime(-1))
+
+
+def test_think_times_are_drawn_for_each_turn_but_the_first() -> None:
+    """Their mean within four standard errors of what was asked for."""
+    workload = make(num_requests=5000, sessions=Sessions(Fixed(5), ExponentialTime(3)))
+    assert workload.previous is not None
+    assert workload.think_time_ns is not None
+    follows = workload.previous >= 0
+    assert not workload.think_time_ns[~follows].any()
+    drawn_s = workload.think_time_ns[follows] / 1e9
+    assert abs(drawn_s.mean() - 3) < 4 * 3 / np.sqrt(len(drawn_s))

@@ -1,0 +1,185 @@
+"""Workloads by name, mixes of several, and what a scenario may not say of them."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from sim import catalogue
+from sim.build import build_workload
+from sim.errors import UserError
+from sim.scenario.file import dump_scenario, load_scenario, points
+from sim.simulate import simulate
+
+PRESETS = catalogue.names("workloads")
+
+
+@pytest.fixture
+def load(tmp_path):
+    """Loads a scenario with this workload: `load("{preset: chat}", "seed=3")`."""
+
+    def scenario(workload: str, *overrides: str):
+        path = tmp_path / "s.yaml"
+        path.write_text(
+            f"name: s\nengine: {{max_model_len: 300000, num_blocks: 40000}}\nworkload: {workload}\n"
+        )
+        return load_scenario(path, list(overrides))
+
+    return scenario
+
+
+def preset(name: str, more: str = "") -> str:
+    return f"{{preset: {name}, requests: 60, arrivals: {{poisson: {{rate: 1}}}}{more}}}"
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_can_be_served(load, name):
+    records = simulate(load(preset(name)), "default")
+    assert set(records.requests["finish_reason"]) == {"stop"}
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_preset_is_what_it_stands_for(load, name):
+    """The same requests when all its settings are written out."""
+    named = load(preset(name))
+    written = json.dumps(
+        {
+            **catalogue.load_workload(name).settings,
+            "requests": 60,
+            "arrivals": {"poisson": {"rate": 1}},
+        }
+    )
+    one, other = build_workload(named), build_workload(load(written))
+    assert (one.prompt_tokens == other.prompt_tokens).all()
+    assert (one.segment_ids == other.segment_ids).all()
+    assert named.workload.with_preset() == load(written).workload
+
+
+def test_own_parts_win_and_leave_the_others(load):
+    """prompts and sessions key by key, a distribution as a whole."""
+    settings = catalogue.load_workload("chat").settings
+    spec = load(
+        preset("chat", ", prompts: {unique: 7}, outputs: 9"), "workload.sessions.turns=3"
+    ).workload.with_preset()
+    assert spec.prompts.unique.fixed == 7
+    assert spec.prompts.shared.groups == settings["prompts"]["shared"]["groups"]
+    assert spec.outputs.fixed == 9
+    assert spec.sessions.turns.fixed == 3
+    assert spec.sessions.think_time_s.exponential.mean == 30
+
+
+def test_presets_can_be_swept(load):
+    swept = points(load(preset("chat"), "sweep.workload.preset=[chat, summarisation]"))
+    prompts = [build_workload(point).prompt_tokens.mean() for _, point in swept]
+    assert prompts[1] == build_workload(load(preset("summarisation"))).prompt_tokens.mean()
+    assert prompts[0] != prompts[1]
+
+
+def test_resolved_scenario_loads_as_the_same(load, tmp_path):
+    scenario = load(MIX)
+    path = tmp_path / "again.yaml"
+    path.write_text(dump_scenario(scenario))
+    one, other = build_workload(scenario), build_workload(load_scenario(path))
+    assert (one.prompt_tokens == other.prompt_tokens).all()
+    assert one.class_names == other.class_names == ("talk", "search")
+
+
+MIX = """{requests: 200, arrivals: {poisson: {rate: 1}}, mix: {
+  talk: {share: 3, preset: chat, priority: 1}, search: {share: 1, preset: retrieval}}}"""
+
+
+def test_mix_by_shares(load):
+    workload = build_workload(load(MIX))
+    assert workload.class_names == ("talk", "search")
+    assert set(workload.priority[workload.class_numbers == 0].tolist()) == {1}
+    sessions = workload.previous < 0
+    assert (workload.class_numbers[sessions] == 0).sum() > (
+        workload.class_numbers[sessions] == 1
+    ).sum()
+
+
+def test_share_can_be_swept_and_leaves_what_a_source_draws(load):
+    """The first requests of a source are the same, however many there are of them."""
+    few, many = (build_workload(load(MIX, f"workload.mix.search.share={n}")) for n in (1, 9))
+    found = [one.prompt_tokens[one.class_numbers == 1] for one in (few, many)]
+    num = min(map(len, found))
+    assert num > 20
+    assert (found[0][:num] == found[1][:num]).all()
+
+
+def test_sources_of_one_kind_draw_differently(load):
+    sources = "a: {share: 1, preset: chat}, b: {share: 1, preset: chat}"
+    mix = f"{{requests: 100, {A}, mix: {{{sources}}}}}"
+    workload = build_workload(load(mix))
+    a, b = (workload.output_tokens[workload.class_numbers == number] for number in (0, 1))
+    assert not np.array_equal(a[:20], b[:20])
+
+
+def test_sources_with_times_of_their_own(load, tmp_path):
+    (tmp_path / "t.csv").write_text(
+        "arrival_s,prompt_tokens,output_tokens\n5,10,2\n6,10,2\n9,10,2\n"
+    )
+    mix = """{mix: {log: {trace: t.csv},
+      drawn: {requests: 3, arrivals: {constant: {rate: 1}}, prompts: {unique: 7}, outputs: 2}}}"""
+    workload = build_workload(load(mix))
+    assert (workload.arrival_ns // 10**9).tolist() == [0, 1, 1, 2, 3, 4]
+    assert workload.prompt_tokens.tolist() == [10, 10, 7, 7, 7, 10]
+
+
+A = "arrivals: {poisson: {rate: 1}}"
+
+
+@pytest.mark.parametrize(
+    ("workload", "message"),
+    [
+        ("{preset: chatt, requests: 3, %s}", "workload.preset: got 'chatt', expected a preset: "),
+        ("{preset: chat, trace: x.csv}", "workload: expected either trace or preset, not both"),
+        ("{preset: chat, %s}", "workload: expected a trace, or all of .*; missing: requests"),
+        ("{prompts: {}, outputs: 3, requests: 3, %s}", "workload.prompts.unique: missing"),
+        ("{preset: chat, requests: 3, n: 2, %s}", "workload.n: got 2 with sessions, expected 1"),
+        ("{mix: {a: {preset: chat}}, requests: 3, %s}", "mix.a: expected a share of the arrivals"),
+        ("{mix: {a: {preset: chat, share: 1}}, requests: 3}", "mix.a: expected no share"),
+        (
+            "{mix: {a: {preset: chat, share: 1, %s}}, requests: 3, %s}",
+            "mix.a: expected no arrivals, for the mix has them",
+        ),
+        ("{mix: {a: {share: 1, outputs: 3}}, requests: 3, %s}", "mix.a: expected a trace, or all"),
+        ("{mix: {a: {share: 1, preset: chat}}, %s}", "workload.requests: got none with a mix"),
+        (
+            "{mix: {a: {share: 1, preset: chat}}, outputs: 3, requests: 3, %s}",
+            "workload.mix: got outputs beside it",
+        ),
+        ("{mix: {a: {preset: chat, requests: 3}}}", "mix.a: expected .*missing: arrivals"),
+        (
+            "{mix: {a: {share: 1, prompts: {}, outputs: 3}}, requests: 3, %s}",
+            "mix.a.prompts.unique: missing",
+        ),
+        (
+            "{preset: chat, requests: 3, %s, classes: {a: {share: 1, slo: {ttft: 1}}}}",
+            "classes.a.slo.ttft: unknown key, did you mean ttft_s",
+        ),
+    ],
+)
+def test_mistakes_are_named(load, workload, message):
+    with pytest.raises(UserError, match=re.compile(f"^.*s.yaml: .*{message}")):
+        load(workload.replace("%s", A))
+
+
+def test_command_shows_meaning_resemblance_and_settings(kvsim):
+    words = " ".join(kvsim("workloads", COLUMNS="250").stdout.split())
+    for name in PRESETS:
+        assert re.search(rf"\b{name} ", words)
+    shown = json.loads(kvsim("workloads", "--json").stdout)
+    assert {one["name"] for one in shown} == set(PRESETS)
+    assert all(one["resembles"] for one in shown)
+
+
+def test_trace_command_describes_what_a_scenario_sends(kvsim, tmp_path):
+    path = tmp_path / "s.yaml"
+    path.write_text(f"name: s\nengine: {{max_model_len: 16384}}\nworkload: {preset('chat')}\n")
+    out = kvsim("trace", str(path)).stdout
+    assert out.startswith(f"{path}: workload of a scenario\n60 requests\n")
+    found = json.loads(kvsim("trace", str(path), "--json").stdout)
+    assert found["num_requests"] == 60
+    assert found["sharing"]["token_share"] > 0

@@ -4,6 +4,8 @@ import signal
 import sys
 from io import TextIOWrapper
 
+from sim.errors import InterruptedRun
+
 # All that takes a while to import is imported where Ctrl-C is answered.
 
 _INTERRUPTED = 130  # exit status after Ctrl-C, which typer turns into it; 128 + SIGINT
@@ -30,6 +32,8 @@ def _run_app() -> int:
         status: int = app(args=sys.argv[1:] or ["--help"], standalone_mode=False) or 0
     except KeyboardInterrupt:
         status = _INTERRUPTED
+    except InterruptedRun as error:
+        return _complain(str(error), _INTERRUPTED)
     except OSError as error:  # such as a full disk behind stdout
         return _complain(f"cannot write: {(error.strerror or str(error)).lower()}", status=1)
     except MemoryError:

@@ -146,6 +146,75 @@ def twin(
     twin_scenario(scenario, overrides or [], as_json=as_json, in_cpu_time=in_cpu_time)
 
 
+class BackendName(StrEnum):
+    """Who makes the runs."""
+
+    LOCAL = "local"
+    DASK = "dask"
+    RAY = "ray"
+
+
+@app.command()
+def sweep(
+    scenario: Annotated[Path, typer.Argument(help="Scenario file (YAML).")],
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            help="Values of one key: --set engine.block_size=8,16,32 (repeatable; all "
+            "combinations are run); a single value is set in all runs.",
+        ),
+    ] = None,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, max=1000, help="Runs of each point, as many seeds.")
+    ] = None,
+    sample: Annotated[
+        int | None, typer.Option(min=1, help="Only so many points, spread evenly over the grid.")
+    ] = None,
+    precision: Annotated[
+        str | None,
+        typer.Option(
+            help="Such as 5%: go on until the half-widths of all 95 % intervals (output tokens/s, "
+            "mean TTFT and TPOT) are that share of their means."
+        ),
+    ] = None,
+    warmup: Annotated[
+        str,
+        typer.Option(help="What is not counted of the start: auto (MSER-5), none, or seconds."),
+    ] = "auto",
+    backend: Annotated[BackendName, typer.Option(help="Who makes the runs.")] = BackendName.LOCAL,
+    address: Annotated[
+        str | None, typer.Option(help="Of the scheduler of a Dask or Ray cluster.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the folders of sweeps.")] = Path("sweeps"),
+    output_format: Annotated[
+        OutputFormat, typer.Option("--format", help="How the results are printed.")
+    ] = OutputFormat.TABLE,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar and no notes.")] = False,
+) -> None:
+    """Run a scenario at many points, several times each, over all cores or a cluster.
+
+    Every result is kept under what decides it: the same command, after an interruption or with
+    other values, computes only what is missing.
+
+    Example: kvsim sweep scenarios/chat.yaml --set engine.block_size=8,16,32 --seeds 5
+    """
+    from sim.parallel import Backend
+    from sim.sweep.command import Options, sweep_scenario
+
+    options = Options(
+        sample=sample,
+        seeds=seeds,
+        precision=precision,
+        warmup=warmup,
+        backend=Backend(backend.value, address),
+        out=out,
+        output_format=output_format.value,
+        quiet=quiet,
+    )
+    sweep_scenario(scenario, settings or [], options)
+
+
 @app.command()
 def systems(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, not a table.")] = False,

@@ -3,3 +3,7 @@
 
 class UserError(Exception):
     """A mistake of the user: the message says where, what came and what was expected."""
+
+
+class InterruptedRun(Exception):  # noqa: N818, no mistake
+    """Ctrl-C; the message says what was kept."""

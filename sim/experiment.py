@@ -1,5 +1,6 @@
 """Runs every system at every point of the sweep, as often as replications are asked for."""
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +28,15 @@ class Job:
     def name(self) -> str:
         """System and point of the sweep, as in messages."""
         return ", ".join([self.system, *(f"{key}={value}" for key, value in self.labels.items())])
+
+
+def keys_of(job: Job) -> dict[str, Any]:
+    """What tells a run from the others, as columns; a swept mapping or null is written as JSON."""
+    labels = {
+        key: value if isinstance(value, str | int | float) else json.dumps(value)
+        for key, value in job.labels.items()
+    }
+    return {"system": job.system, **labels, "seed": job.scenario.seed}
 
 
 @dataclass(frozen=True)
@@ -59,9 +69,9 @@ def run_jobs(jobs: list[Job], on_progress: Callable[[float], None]) -> list[Resu
     """
     results: dict[int, Result] = {}
     if len(jobs) == 1:
-        results[0] = _run(jobs[0], on_progress)
+        results[0] = run_job(jobs[0], on_progress)
     else:
-        for place, result in over_cores(_run, jobs):
+        for place, result in over_cores(run_job, jobs):
             on_progress(1)
             results[place] = result
     ordered = [results[place] for place in range(len(jobs))]
@@ -70,7 +80,8 @@ def run_jobs(jobs: list[Job], on_progress: Callable[[float], None]) -> list[Resu
     return ordered
 
 
-def _run(job: Job, on_progress: Callable[[float], None] = lambda _: None) -> Result:
+def run_job(job: Job, on_progress: Callable[[float], None] = lambda _: None) -> Result:
+    """Simulate one run. Raises UserError also where the simulated time leaves the clock."""
     try:
         # One thread: the matrices are small, and sums in BLAS depend on the number of threads.
         with threadpool_limits(1):

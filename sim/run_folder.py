@@ -1,28 +1,21 @@
 """The folder a run leaves: written whole or not at all, and found again instead of repeated."""
 
-import hashlib
 import json
 import os
-import platform
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from importlib.metadata import version
-from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from sim.errors import UserError
-from sim.experiment import Result
+from sim.experiment import Result, keys_of
+from sim.fingerprint import code_digest, fingerprint, versions
 from sim.metrics import summarise, summarise_classes
 from sim.scenario import Scenario
 from sim.scenario.file import dump_scenario
-from sim.scenario.keys import map_paths
-
-_PACKAGES = ("engine", "workloads", "sim")
 
 
 def folder_for(scenario: Scenario, out: Path, *, stepwise: bool = False) -> Path:
@@ -32,10 +25,8 @@ def folder_for(scenario: Scenario, out: Path, *, stepwise: bool = False) -> Path
 
     Raises UserError for an input file that cannot be read.
     """
-    content = map_paths(scenario.model_dump(mode="json"), _digest)
-    # Unsorted: the order of systems and sweep is that of the tables.
-    decisive = json.dumps([content, _versions(), _code_digest(), stepwise])
-    return out / f"{scenario.name}-{hashlib.sha256(decisive.encode()).hexdigest()[:10]}"
+    decisive = fingerprint(scenario.model_dump(mode="json"), stepwise)
+    return out / f"{scenario.name}-{decisive[:10]}"
 
 
 def refuse_other_folder(out: Path, mark: str, what: str) -> None:
@@ -92,13 +83,13 @@ def write_run(folder: Path, scenario: Scenario, results: list[Result]) -> None:
 
     (folder / "scenario.yaml").write_text(dump_scenario(scenario), "utf-8")
     about = {
-        "versions": _versions(),
-        "code": _code_digest(),
+        "versions": versions(),
+        "code": code_digest(),
         "seeds": sorted({result.job.scenario.seed for result in results}),
         "notes": _notes(results),
     }
     (folder / "run.json").write_text(json.dumps(about, indent=1) + "\n", "utf-8")
-    rows = [{**_keys(result), **summarise(result.records)} for result in results]
+    rows = [{**keys_of(result.job), **summarise(result.records)} for result in results]
     pd.DataFrame(rows).to_csv(folder / "summary.csv", index=False)
     if of_classes := _class_rows(results):
         pd.DataFrame(of_classes).to_csv(folder / "classes.csv", index=False)
@@ -147,7 +138,7 @@ def read_notes(folder: Path) -> list[str]:
 
 def _class_rows(results: list[Result]) -> list[dict[str, Any]]:
     return [
-        {**_keys(result), "class": name, **row}
+        {**keys_of(result.job), "class": name, **row}
         for result in results
         for name, row in summarise_classes(result.records).items()
     ]
@@ -171,55 +162,10 @@ def _refusals(results: list[Result]) -> list[str]:
     ]
 
 
-def _keys(result: Result) -> dict[str, Any]:
-    """What tells a run from the others, as columns; a swept mapping or null is written as JSON."""
-    job = result.job
-    labels = {
-        key: value if isinstance(value, str | int | float) else json.dumps(value)
-        for key, value in job.labels.items()
-    }
-    return {"system": job.system, **labels, "seed": job.scenario.seed}
-
-
 def _write_records(path: Path, name: str, results: list[Result]) -> None:
     for result in results:
         rows: pd.DataFrame = getattr(result.records, name).reset_index()
-        for place, (key, value) in enumerate(_keys(result).items()):
+        for place, (key, value) in enumerate(keys_of(result.job).items()):
             rows.insert(place, key, value)
         is_first = result is results[0]
         rows.to_csv(path, index=False, header=is_first, mode="w" if is_first else "a")
-
-
-def _versions() -> dict[str, str]:
-    names = ("kvsim", "numpy", "pandas", "simpy")
-    return {"python": platform.python_version(), **{name: version(name) for name in names}}
-
-
-def _digest(path: str) -> str:
-    """Of a file's content, or of all files in a folder."""
-    try:
-        if Path(path).is_dir():
-            inside = [[file.name, _digest(str(file))] for file in sorted(Path(path).iterdir())]
-            return hashlib.sha256(json.dumps(inside).encode()).hexdigest()
-        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise UserError(f"{path}: {reason.lower()}") from None
-
-
-def _code_digest() -> str:
-    digest = hashlib.sha256()
-    for package in _PACKAGES:
-        for file in _source_files(files(package)):
-            digest.update(file.read_bytes())
-    return digest.hexdigest()
-
-
-def _source_files(folder: Traversable) -> list[Traversable]:
-    found = []
-    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
-        if entry.is_dir():
-            found += _source_files(entry)
-        elif entry.name.endswith((".py", ".toml")):
-            found.append(entry)
-    return found

@@ -19,25 +19,26 @@ def _percent(share: float) -> str:
     return f"{share * 100:.0f}"
 
 
-def _number(value: float) -> str:
-    return f"{value:.3g}" if value < 100 else f"{value:.0f}"
+def number(value: float) -> str:
+    """With three digits, or whole."""
+    return f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"
 
 
 Columns = dict[str, tuple[str, Callable[[float], str]]]  # metric -> (heading, format)
 
 _COLUMNS: Columns = {
-    "output_tokens_per_s": ("output\ntokens/s", _number),
+    "output_tokens_per_s": ("output\ntokens/s", number),
     "ttft_p50_s": ("TTFT\np50 ms", _milliseconds),
     "ttft_p99_s": ("\np99 ms", _milliseconds),
     "tpot_p50_s": ("TPOT\np50 ms", _milliseconds),
     "block_utilisation": ("blocks\nheld %", _percent),
     "live_share": ("live\n%", _percent),
-    "preemptions": ("pre-\nempted", _number),
+    "preemptions": ("pre-\nempted", number),
     "prefix_hit_share": ("prefix\nhits %", _percent),
 }
 _SLO = ("SLO\nmet %", _percent)
 _OF_CLASSES: Columns = {
-    "requests": ("\nrequests", _number),
+    "requests": ("\nrequests", number),
     "ttft_p50_s": _COLUMNS["ttft_p50_s"],
     "ttft_p99_s": _COLUMNS["ttft_p99_s"],
     "tpot_p50_s": _COLUMNS["tpot_p50_s"],
@@ -54,7 +55,7 @@ def summary_tables(summary: pd.DataFrame, label_keys: list[str]) -> list[Table]:
     """
     columns = dict(_COLUMNS)
     if summary["refused"].any():
-        columns["refused"] = ("re-\nfused", _number)
+        columns["refused"] = ("re-\nfused", number)
     if "slo_share" in summary:
         columns["slo_share"] = _SLO
     if not label_keys:

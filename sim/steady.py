@@ -1,0 +1,127 @@
+"""Metrics without the start and the end of a run, where the system is not as it is between them."""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.kv_manager import KVUsage
+from sim.errors import UserError
+from sim.metrics import Row, summarise
+from sim.records import Records
+
+_BATCH = 5
+_FEWEST_IN_WINDOW = 10  # requests that end in it
+
+
+@dataclass(frozen=True)
+class Warmup:
+    """How much of the start is not counted: found by MSER-5 (auto), nothing of the run (none), or
+    so many seconds."""
+
+    rule: Literal["auto", "none", "seconds"] = "auto"
+    seconds: float = 0.0
+
+    @classmethod
+    def parse(cls, text: str) -> "Warmup":
+        """Of `auto`, `none`, or seconds such as `30`. Raises UserError for anything else."""
+        if text in ("auto", "none"):
+            return cls(rule="auto" if text == "auto" else "none")
+        try:
+            seconds = float(text.removesuffix("s"))
+        except ValueError:
+            seconds = -1.0
+        if not 0 <= seconds < 1e9:
+            raise UserError(f"--warmup: got {text!r}, expected auto, none, or seconds")
+        return cls(rule="seconds", seconds=seconds)
+
+    def __str__(self) -> str:
+        return f"{self.seconds:g}" if self.rule == "seconds" else self.rule
+
+
+def measure(records: Records, warmup: Warmup) -> Row:
+    """`summarise`, but for what was sent before the warm-up ended and what happened after arrivals.
+
+    Latencies, hits and preemptions are of requests sent from then on; rates of those that end from
+    then until the last one is sent; shares of the pool of the same time. Gaps between tokens (ITL)
+    are of the whole run. Further metrics: warmup_s, and measured_s, the time that rates are of.
+
+    The whole run counts with the rule `none`, and where fewer than ten requests end in that time.
+    """
+    whole: Row = {**summarise(records), "warmup_s": 0.0, "measured_s": None}
+    whole["measured_s"] = whole["span_s"]
+    requests = records.requests
+    if warmup.rule == "none" or not requests["finished_ns"].notna().any():
+        return whole
+    start_ns = _start_ns(records, warmup)
+    stop_ns = int(requests["arrival_ns"].max())
+    ended = requests[
+        requests["finished_ns"].between(start_ns, stop_ns, inclusive="right").fillna(False)
+    ]
+    if len(ended) < _FEWEST_IN_WINDOW:
+        return whole
+    window_ns = stop_ns - start_ns
+    row = summarise(_within(records, start_ns, stop_ns))
+    num_tokens = int(ended["output_tokens"].sum())
+    row |= {
+        "span_s": whole["span_s"],
+        "requests_per_s": len(ended) * 1e9 / window_ns,
+        "output_tokens": num_tokens,
+        "output_tokens_per_s": num_tokens * 1e9 / window_ns,
+        "warmup_s": start_ns / 1e9,
+        "measured_s": window_ns / 1e9,
+    }
+    if "met_slo" in ended:
+        row["goodput_per_s"] = int(ended["met_slo"].fillna(False).sum()) * 1e9 / window_ns
+    return row
+
+
+def _start_ns(records: Records, warmup: Warmup) -> int:
+    """When the warm-up is over."""
+    if warmup.rule == "seconds":
+        return round(warmup.seconds * 1e9)
+    requests = records.requests
+    served = requests[requests["finished_ns"].notna()].sort_values("arrival_ns", kind="stable")
+    ttft_ns = (served["first_token_ns"] - served["arrival_ns"]).to_numpy(dtype=np.float64)
+    return int(served["arrival_ns"].iloc[mser5(ttft_ns)]) if len(served) > 1 else 0
+
+
+def mser5(values: npt.NDArray[np.float64]) -> int:
+    """How many of the first values to leave out, by MSER-5 (White, Simulation 69, 1997).
+
+    Of means over batches of 5 in a row, the first d are left out for which the standard error of
+    the mean of the others, as if they were independent, is smallest; d is at most half of them.
+
+    >>> mser5(np.array([90.0] * 5 + [1.0, 2.0] * 20))
+    5
+    """
+    num_batches = len(values) // _BATCH
+    if num_batches < 2:
+        return 0
+    means = values[: num_batches * _BATCH].reshape(num_batches, _BATCH).mean(axis=1)
+    means = means - means.mean()  # the sums of squares below are of small numbers then
+    num_left = np.arange(num_batches, 0, -1)
+    sums = np.cumsum(means[::-1])[::-1]
+    squares = np.cumsum(means[::-1] ** 2)[::-1]
+    deviations = np.maximum(squares - sums**2 / num_left, 0)
+    errors = deviations / num_left.astype(np.float64) ** 2
+    return _BATCH * int(np.argmin(errors[: num_batches // 2 + 1]))
+
+
+def _within(records: Records, start_ns: int, stop_ns: int) -> Records:
+    """Requests sent from start_ns on, and the steps that lie wholly between the two times."""
+    requests, steps = records.requests, records.steps
+    ends_ns = steps["start_ns"] + steps["duration_ns"]
+    inside = steps[(steps["start_ns"] >= start_ns) & (ends_ns <= stop_ns)]
+    duration_ns = inside["duration_ns"].to_numpy(np.float64)
+    slot_ns = KVUsage(
+        *(round(float(inside[name].to_numpy(np.float64) @ duration_ns)) for name in KVUsage._fields)
+    )
+    return replace(
+        records,
+        requests=requests[requests["arrival_ns"] >= start_ns],
+        steps=inside,
+        slot_ns=slot_ns,
+        saved_slot_ns=round(float(inside["saved"].to_numpy(np.float64) @ duration_ns)),
+    )

@@ -1,0 +1,1 @@
+"""Many runs of a scenario: grids, samples, replications, and what is kept of them."""

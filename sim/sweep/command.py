@@ -1,0 +1,165 @@
+"""What `kvsim sweep` does: run what is missing of a sweep, print and keep one table."""
+
+import json
+import sys
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import pandas as pd
+from rich.table import Table
+
+from sim.errors import InterruptedRun
+from sim.experiment import Job
+from sim.parallel import Backend
+from sim.progress import progress_bar
+from sim.run_command import assumptions
+from sim.scenario import Scenario
+from sim.scenario.file import dump_scenario
+from sim.steady import Warmup
+from sim.sweep.paired import differences
+from sim.sweep.points import load_swept, parse_share, plan
+from sim.sweep.run import Measured, Runner, as_frame
+from sim.sweep.store import Store
+from sim.tables import number, print_table, summary_tables
+from sim.whole_file import whole_file
+
+METRICS = ("output_tokens_per_s", "ttft_mean_s", "tpot_mean_s")  # whose intervals are watched
+
+
+@dataclass(frozen=True)
+class Options:
+    """Of the command; see its help. seeds: None is the scenario's replications."""
+
+    sample: int | None
+    seeds: int | None
+    precision: str | None
+    warmup: str
+    backend: Backend
+    out: Path
+    output_format: str
+    quiet: bool
+
+
+def sweep_scenario(path: Path, settings: list[str], options: Options) -> None:
+    """Raises UserError and WorkloadError for mistakes of the user."""
+    scenario = load_swept(path, settings)
+    warmup = Warmup.parse(options.warmup)
+    precision = parse_share("--precision", options.precision) if options.precision else None
+    folder = options.out / scenario.name
+    measured = _measure(scenario, folder / "results", warmup, precision, options)
+    frame = as_frame(measured)
+    _write(folder, scenario, frame)
+    _print(frame, list(scenario.sweep), options.output_format)
+    if not options.quiet:
+        for line in [_of_window(frame, warmup), *assumptions(scenario)[1:]]:
+            print(line, file=sys.stderr)
+        print(f"written to {folder}", file=sys.stderr)
+
+
+def _measure(
+    scenario: Scenario,
+    results: Path,
+    warmup: Warmup,
+    precision: float | None,
+    options: Options,
+) -> list[Measured]:
+    num_seeds = options.seeds or scenario.replications
+    with progress_bar(quiet=options.quiet) as progress:
+        task = progress.add_task(scenario.name, total=0)
+
+        def planned(num: int) -> None:
+            total = progress.tasks[task].total or 0
+            progress.update(task, total=total + num)
+
+        runner = Runner(
+            Store(results),
+            warmup,
+            options.backend,
+            on_planned=planned,
+            on_done=lambda: progress.advance(task),
+        )
+
+        def jobs_of(seeds: range) -> list[Job]:
+            return plan(scenario, options.sample, seeds)
+
+        try:
+            if precision is None:
+                return runner.run(jobs_of(range(scenario.seed, scenario.seed + num_seeds)))
+            return runner.run_until(
+                jobs_of, scenario.seed, num_seeds, precision=precision, metrics=METRICS
+            )
+        except KeyboardInterrupt:
+            done = round(progress.tasks[task].completed)
+            raise InterruptedRun(
+                f"interrupted; {done} new results are kept in {results}, the same command goes on"
+            ) from None
+
+
+def _write(folder: Path, scenario: Scenario, frame: pd.DataFrame) -> None:
+    """The table, the differences between systems, the scenario and figures, each file whole."""
+    from sim.sweep import figures  # matplotlib, slow to import
+
+    with whole_file(folder / "table.csv") as path:
+        frame.to_csv(path, index=False)
+    if find_spec("pyarrow"):
+        with whole_file(folder / "table.parquet") as path:
+            frame.to_parquet(path, index=False)
+    if frame["system"].nunique() > 1:
+        with whole_file(folder / "differences.csv") as path:
+            differences(frame, METRICS).to_csv(path, index=False)
+    with whole_file(folder / "scenario.yaml") as path:
+        path.write_text(dump_scenario(scenario), "utf-8")
+    drawn = figures.draw(folder / "figures", frame)
+    for old in set((folder / "figures").glob("[!.]*.png")) - set(drawn):
+        old.unlink(missing_ok=True)
+
+
+def _print(frame: pd.DataFrame, keys: list[str], output_format: str) -> None:
+    if output_format == "csv":
+        print(frame.to_csv(index=False), end="")
+    elif output_format == "json":
+        rows = frame.astype(object).where(frame.notna(), None)
+        print(json.dumps(rows.to_dict("records"), indent=1))
+    else:
+        for table in summary_tables(frame, keys):
+            print_table(table)
+        if frame["system"].nunique() > 1:
+            print_table(_difference_table(differences(frame, METRICS), frame["system"].iloc[0]))
+
+
+def _difference_table(paired: pd.DataFrame, first: str) -> Table:
+    """The metric that the first table has an interval of, system by system."""
+    keys = list(paired.columns[1 : paired.columns.get_loc("metric")])
+    table = Table(
+        box=None,
+        pad_edge=False,
+        padding=(0, 2, 0, 0),
+        title=f"output tokens/s more than {first}, on the same requests",
+        title_justify="left",
+        title_style="bold",
+    )
+    headings = [key.rpartition(".")[2].replace("_", " ") for key in keys]
+    for heading in ("system", *headings, "difference", "%"):
+        table.add_column(heading, justify="right")
+    for row in paired[paired["metric"] == METRICS[0]].to_dict("records"):
+        half_width = row["half_width"]
+        interval = "" if pd.isna(half_width) else f" ± {number(half_width)}"
+        share = "-" if pd.isna(row["share"]) else f"{row['share'] * 100:+.0f}"
+        labels = [f"{row[key]:g}" if isinstance(row[key], float) else str(row[key]) for key in keys]
+        table.add_row(row["system"], *labels, f"{number(row['difference'])}{interval}", share)
+    return table
+
+
+def _of_window(frame: pd.DataFrame, warmup: Warmup) -> str:
+    num_seeds = frame["seed"].nunique()
+    runs = f"mean of {num_seeds} runs with different seeds; ± is the 95 % interval"
+    if num_seeds == 1:
+        runs = "one run a point: its sampling error is not known (see --seeds, --precision)"
+    if warmup.rule == "none":
+        return f"{runs}; every request of a run counts"
+    rule = "by MSER-5" if warmup.rule == "auto" else "as asked for"
+    longest = frame["warmup_s"].max()
+    return (
+        f"{runs}; not counted: warm-up {rule} (at most {longest:.3g} s), and after the last arrival"
+    )

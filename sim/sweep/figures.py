@@ -1,0 +1,200 @@
+"""Figures of a sweep, chosen by what was swept."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+
+from sim.metrics import half_width_95
+from sim.plots.lines import latency, throughput
+from sim.plots.style import (
+    SECONDS,
+    SYSTEM_COLOURS,
+    SYSTEM_MARKERS,
+    label_seconds,
+    note_runs,
+    save,
+    tidy,
+    words,
+)
+from sim.tables import number
+from sim.whole_file import whole_file
+
+FloatArray = npt.NDArray[np.float64]
+
+SHOWN = {  # metric -> what it is called
+    "output_tokens_per_s": "output tokens per second",
+    "ttft_p99_s": "time to first token, p99",
+}
+_MOST_LINES = 8
+_MOST_CELLS = 16  # of a heat map, in one direction
+_MOST_DECADES = 2  # of values, before colours and axes go by their logarithm
+
+
+def draw(folder: Path, frame: pd.DataFrame) -> list[Path]:
+    """PNG files into a folder: lines over one key; heat maps and grouped lines over two; over more,
+    each key by itself, all others as they come."""
+    written = []
+    for name, figure in _figures(frame):
+        with whole_file(folder / f"{name}.png") as path:
+            save(figure, path)
+        written.append(folder / f"{name}.png")
+    return written
+
+
+def _figures(frame: pd.DataFrame) -> Iterator[tuple[str, Figure]]:
+    keys = swept_keys(frame)
+    numbers = [key for key in keys if pd.api.types.is_numeric_dtype(frame[key])]
+    if len(keys) == 1 and numbers:
+        yield "throughput", throughput(frame, keys[0])
+        yield "latency", latency(frame, keys[0])
+        return
+    for metric in SHOWN:
+        if not frame[metric].notna().any():
+            continue
+        if len(keys) == 2:
+            if len(numbers) == 2:
+                yield f"{_short(metric)}_map", heat_maps(frame, metric)
+            yield f"{_short(metric)}_lines", grouped_lines(frame, metric)
+        elif keys:
+            yield f"{_short(metric)}_by_key", by_key(frame, metric)
+
+
+def swept_keys(frame: pd.DataFrame) -> list[str]:
+    """The keys of which there is more than one value."""
+    keys = frame.columns[1 : frame.columns.get_loc("seed")]
+    return [key for key in keys if frame[key].nunique(dropna=False) > 1]
+
+
+def _short(metric: str) -> str:
+    return metric.partition("_p")[0] if metric.startswith("ttft") else "throughput"
+
+
+def _is_time(metric: str) -> bool:
+    return metric.endswith("_s") and not metric.endswith("_per_s")
+
+
+def heat_maps(frame: pd.DataFrame, metric: str) -> Figure:
+    """A panel for each system: means over the seeds, a cell for each point."""
+    first, second = swept_keys(frame)
+    systems = list(frame["system"].unique())
+    figure = Figure(figsize=(1.5 + 4.2 * len(systems), 4.2), layout="constrained")
+    panels = figure.subplots(1, len(systems), squeeze=False)[0]
+    means = frame.groupby(["system", first, second])[metric].mean()
+    low, high = float(means.min()), float(means.max())
+    norm = "log" if low > 0 and high / low > 10**_MOST_DECADES else "linear"
+    for axes, system in zip(panels, systems, strict=True):
+        cells = means[system].unstack(first).sort_index(ascending=False)
+        image = axes.imshow(cells, cmap="cividis", norm=norm, aspect="auto")
+        image.set_clim(low, high)
+        axes.set_xticks(range(cells.shape[1]), [f"{value:g}" for value in cells.columns])
+        axes.set_yticks(range(cells.shape[0]), [f"{value:g}" for value in cells.index])
+        axes.set_xlabel(words(first))
+        axes.set_ylabel(words(second))
+        axes.set_title(str(system), loc="left")
+        if max(cells.shape) <= _MOST_CELLS:
+            _write_values(axes, cells.to_numpy(float), image, metric)
+    bar = figure.colorbar(image, ax=list(panels), label=SHOWN[metric])
+    if _is_time(metric):
+        bar.ax.yaxis.set_major_formatter(SECONDS)
+    note_runs(figure, frame)
+    return figure
+
+
+def _write_values(axes: Axes, cells: FloatArray, image: AxesImage, metric: str) -> None:
+    shades = np.asarray(image.cmap(image.norm(cells)))  # [rows, columns, red to alpha]
+    is_dark = shades[..., :3] @ np.array([0.3, 0.6, 0.1]) < 0.5
+    for (row, column), value in np.ndenumerate(cells):
+        if np.isnan(value):
+            continue
+        text = SECONDS(float(f"{value:.2g}")) if _is_time(metric) else number(value)
+        colour = "white" if is_dark[row, column] else "black"
+        axes.text(column, row, text, ha="center", va="center", fontsize=8, color=colour)
+
+
+def grouped_lines(frame: pd.DataFrame, metric: str) -> Figure:
+    """A panel for each system: over the key of most values, a line for each value of the other."""
+    keys = sorted(swept_keys(frame), key=lambda key: _rank(frame, key))
+    over, group = keys[-1], keys[0]
+    systems = list(frame["system"].unique())
+    figure = Figure(figsize=(1.5 + 4.2 * len(systems), 4.4), layout="constrained")
+    panels = figure.subplots(1, len(systems), squeeze=False, sharey=True)[0]
+    for axes, system in zip(panels, systems, strict=True):
+        of_system = frame[frame["system"] == system]
+        for place, (value, rows) in enumerate(of_system.groupby(group, dropna=False)):
+            if place == _MOST_LINES:
+                break
+            _line(axes, rows, over, metric, place, f"{words(group)} {_value(value)}")
+        axes.set_title(str(system), loc="left")
+        axes.set_xlabel(words(over))
+        _scale(axes, frame, metric)
+    panels[0].set_ylabel(SHOWN[metric])
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, frameon=False, loc="outside upper center", ncols=4)
+    note_runs(figure, frame)
+    return figure
+
+
+def _rank(frame: pd.DataFrame, key: str) -> tuple[bool, int]:
+    return pd.api.types.is_numeric_dtype(frame[key]), frame[key].nunique()
+
+
+def _value(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def by_key(frame: pd.DataFrame, metric: str) -> Figure:
+    """A panel for each key: a line a system, the mean over all points with a value of the key."""
+    keys = swept_keys(frame)
+    num_columns = min(len(keys), 3)
+    num_rows = -(-len(keys) // num_columns)
+    figure = Figure(figsize=(4.6 * num_columns, 1 + 3.6 * num_rows), layout="constrained")
+    panels = figure.subplots(num_rows, num_columns, squeeze=False, sharey=True).ravel()
+    for axes, key in zip(panels, keys, strict=False):
+        for place, (system, rows) in enumerate(frame.groupby("system", sort=False)):
+            _line(axes, rows, key, metric, place, str(system))
+        axes.set_xlabel(words(key))
+        _scale(axes, frame, metric)
+    for axes in panels[len(keys) :]:
+        axes.set_axis_off()
+    figure.supylabel(SHOWN[metric], fontsize="medium")
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, frameon=False, loc="outside upper center", ncols=4)
+    note_runs(figure, frame)
+    return figure
+
+
+def _line(axes: Axes, rows: pd.DataFrame, key: str, metric: str, place: int, label: str) -> None:
+    """Means at the values of a key, evenly spaced, with intervals over the seeds."""
+    by_seed = rows.groupby([key, "seed"], dropna=False, sort=False)[metric].mean()
+    groups = by_seed.groupby(level=0, sort=pd.api.types.is_numeric_dtype(rows[key]), dropna=False)
+    means = groups.mean()
+    half_widths = groups.apply(lambda values: half_width_95(values.dropna().to_numpy(float)))
+    axes.errorbar(
+        range(len(means)),
+        means,
+        yerr=half_widths.to_numpy(float) if half_widths.notna().any() else None,
+        label=label,
+        color=SYSTEM_COLOURS[place % len(SYSTEM_COLOURS)],
+        marker=SYSTEM_MARKERS[place % len(SYSTEM_MARKERS)],
+        markersize=5,
+        capsize=3,
+    )
+    axes.set_xticks(range(len(means)), [_value(value) for value in means.index])
+    tidy(axes)
+
+
+def _scale(axes: Axes, frame: pd.DataFrame, metric: str) -> None:
+    values = frame[metric].dropna()
+    if _is_time(metric) and values.min() > 0 and values.max() / values.min() > 10:
+        axes.set_yscale("log")
+        label_seconds(axes.yaxis)
+    else:
+        axes.set_ylim(bottom=0)
+        if _is_time(metric):
+            axes.yaxis.set_major_formatter(SECONDS)

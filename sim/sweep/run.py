@@ -1,0 +1,108 @@
+"""Runs what a sweep lacks, and repeats it until it is known well enough."""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+
+import pandas as pd
+
+from sim.experiment import Job, keys_of, run_job
+from sim.metrics import Row, half_width_95
+from sim.parallel import LOCAL, Backend, over_cores
+from sim.steady import Warmup, measure
+from sim.sweep.store import Store, key_of
+
+MOST_SEEDS = 100
+_FEWEST_SEEDS = 3  # of which an interval says something
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A run and its metrics."""
+
+    job: Job
+    row: Row
+
+
+@dataclass(frozen=True)
+class Runner:
+    """How runs are made: kept in a store, on a backend, measured after a warm-up.
+
+    on_planned, on_done: told how many more runs there are to be made, and that one more is.
+    """
+
+    store: Store
+    warmup: Warmup
+    backend: Backend = LOCAL
+    on_planned: Callable[[int], None] = lambda _: None
+    on_done: Callable[[], None] = lambda: None
+
+    def run(self, jobs: list[Job]) -> list[Measured]:
+        """The metrics of all jobs, in their order; only what the store lacks is simulated.
+
+        Raises UserError and WorkloadError for what a scenario names and cannot be had.
+        """
+        keys = [key_of(job, self.warmup) for job in jobs]
+        found: dict[str, Row] = {}
+        missing: dict[str, Job] = {}
+        for key, job in zip(keys, jobs, strict=True):
+            row = self.store.get(key)
+            if row is None:
+                missing[key] = job
+            else:
+                found[key] = row
+        self.on_planned(len(missing))
+        work = partial(_measured, self.warmup)
+        for place, new in over_cores(work, list(missing.values()), self.backend):
+            key = list(missing)[place]
+            self.store.put(key, new)
+            found[key] = new
+            self.on_done()
+        return [Measured(job, found[key]) for job, key in zip(jobs, keys, strict=True)]
+
+    def run_until(
+        self,
+        jobs_of: Callable[[range], list[Job]],
+        first_seed: int,
+        num_seeds: int,
+        *,
+        precision: float,
+        metrics: Iterable[str],
+    ) -> list[Measured]:
+        """Seed by seed until the 95 % interval of each metric of each point is so narrow.
+
+        jobs_of: of all points with these seeds. precision: half-width by the mean. All points have
+        as many seeds, common to all systems; at most MOST_SEEDS.
+        """
+        num = max(num_seeds, _FEWEST_SEEDS)
+        while True:
+            measured = self.run(jobs_of(range(first_seed, first_seed + num)))
+            wanted = num_seeds_wanted(as_frame(measured), precision, metrics)
+            if wanted <= num or num >= MOST_SEEDS:
+                return measured
+            num = min(wanted, 2 * num, MOST_SEEDS)
+
+
+def _measured(warmup: Warmup, job: Job) -> Row:
+    return measure(run_job(job).records, warmup)
+
+
+def num_seeds_wanted(frame: pd.DataFrame, precision: float, metrics: Iterable[str]) -> int:
+    """Seeds with which every interval would be narrow enough, its deviation as it is now."""
+    labels = list(frame.columns[: frame.columns.get_loc("seed")])
+    most = 0
+    for _, rows in frame.groupby(labels, sort=False, dropna=False):
+        for metric in metrics:
+            values = rows[metric].dropna().to_numpy(float)
+            half_width = half_width_95(values)
+            if half_width is None or not values.mean():
+                continue
+            ratio = half_width / abs(values.mean()) / precision
+            most = max(most, len(values) if ratio <= 1 else math.ceil(len(values) * ratio**2))
+    return most
+
+
+def as_frame(measured: list[Measured]) -> pd.DataFrame:
+    """One tidy table: a row per system, point and seed; swept keys, seed, metrics."""
+    return pd.DataFrame([{**keys_of(one.job), **one.row} for one in measured])

@@ -1,0 +1,268 @@
+"""Sweeps: which points, what is kept, and that killing one loses nothing but time."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sim.errors import UserError
+from sim.steady import Warmup
+from sim.sweep.paired import differences
+from sim.sweep.points import load_swept, parse_share, plan
+from sim.sweep.run import num_seeds_wanted
+from sim.sweep.store import Store, key_of
+
+GRID = ("--set", "engine.block_size=4,8", "--set", "workload.outputs=2,3,4")
+
+
+@pytest.fixture
+def small(kvsim) -> Path:
+    return kvsim.folder / "small.yaml"
+
+
+def labels(jobs) -> list[tuple]:
+    return [(job.system, *job.labels.values(), job.scenario.seed) for job in jobs]
+
+
+def test_several_values_are_swept_and_one_is_set(small):
+    scenario = load_swept(small, ["engine.block_size=4,8", "workload.outputs=3", "seed=5"])
+    assert scenario.sweep == {"engine.block_size": [4, 8]}
+    assert scenario.workload.outputs.fixed == 3
+    assert labels(plan(scenario, None, range(5, 7))) == [
+        ("default", 4, 5),
+        ("default", 4, 6),
+        ("default", 8, 5),
+        ("default", 8, 6),
+    ]
+
+
+def test_values_may_be_mappings_and_lists(small):
+    scenario = load_swept(
+        small,
+        ["workload.outputs={fixed: 2},{uniform: {low: 1, high: 3}}", "systems=[vllm, sarathi]"],
+    )
+    assert len(scenario.sweep["workload.outputs"]) == 2
+    assert list(scenario.systems) == ["vllm", "sarathi"]
+
+
+def test_a_sample_is_of_the_grid_and_spread_over_it(small):
+    """16 of 8 x 8 points: every value of each key at least once, none twice."""
+    numbers = ",".join(map(str, range(1, 9)))
+    scenario = load_swept(
+        small, [f"workload.outputs={numbers}", f"workload.prompts.unique={numbers}"]
+    )
+    jobs = plan(scenario, 16, range(1, 2))
+    points = [tuple(job.labels.values()) for job in jobs]
+    assert len(set(points)) == 16
+    for key in (0, 1):
+        assert {point[key] for point in points} == set(range(1, 9))
+    assert points == [tuple(job.labels.values()) for job in plan(scenario, 16, range(1, 2))]
+    assert len(plan(scenario, 100, range(1, 2))) == 64
+
+
+def test_a_result_is_known_by_what_decides_it(small):
+    """Its name and what it is compared with decide nothing; the seed, a setting and a file do."""
+    job = plan(load_swept(small, []), None, range(1, 2))[0]
+    same = plan(
+        load_swept(small, ["name=other", "systems={default: {}, more: {batching: static}}"]),
+        None,
+        range(1, 2),
+    )[0]
+    key = key_of(job, Warmup())
+    assert key == key_of(same, Warmup())
+    others = [
+        plan(load_swept(small, [setting]), None, range(1, 2))[0]
+        for setting in (
+            "engine.block_size=4",
+            "workload.outputs=3",
+            "systems={default: {block_size: 4}}",
+        )
+    ]
+    others.append(plan(load_swept(small, []), None, range(2, 3))[0])
+    keys = {key_of(one, Warmup()) for one in others} | {key_of(job, Warmup.parse("none"))}
+    assert key not in keys
+    assert len(keys) == 4  # a block size is one, whoever says it
+
+
+def test_a_broken_result_is_none(tmp_path):
+    store = Store(tmp_path)
+    store.put("abc", {"x": 1.5, "y": None})
+    assert store.get("abc") == {"x": 1.5, "y": None}
+    (tmp_path / "ab" / "abc.json").write_text('{"x": 1')
+    assert store.get("abc") is None
+    assert store.get("abd") is None
+
+
+def test_a_second_time_nothing_is_simulated(kvsim):
+    first = kvsim("sweep", "small.yaml", *GRID, "--seeds", "2", "--format", "csv")
+    assert first.returncode == 0, first.stderr
+    results = sorted((kvsim.folder / "sweeps/small/results").rglob("*.json"))
+    times = [path.stat().st_mtime_ns for path in results]
+    assert len(results) == 12
+    again = kvsim("sweep", "small.yaml", *GRID, "--seeds", "2", "--format", "csv")
+    assert again.stdout == first.stdout
+    assert [path.stat().st_mtime_ns for path in results] == times
+    more = kvsim("sweep", "small.yaml", *GRID, "--seeds", "3", "--format", "csv")
+    assert len(sorted((kvsim.folder / "sweeps/small/results").rglob("*.json"))) == 18
+    assert set(first.stdout.splitlines()) < set(more.stdout.splitlines())
+
+
+def test_the_table_has_a_row_for_each_run(kvsim):
+    out = kvsim("sweep", "small.yaml", *GRID, "--seeds", "2", "--quiet").stdout
+    folder = kvsim.folder / "sweeps/small"
+    table = pd.read_csv(folder / "table.csv")
+    assert list(table.columns[:4]) == ["system", "engine.block_size", "workload.outputs", "seed"]
+    assert len(table) == 12
+    assert "block size" in out
+    assert (folder / "figures/throughput_map.png").stat().st_size > 10_000
+    loaded = load_swept(folder / "scenario.yaml", [])
+    assert loaded.sweep == {"engine.block_size": [4, 8], "workload.outputs": [2, 3, 4]}
+
+
+@pytest.mark.slow
+def test_killed_20_times_a_sweep_ends_as_if_it_had_not_been(kvsim, tmp_path):
+    """Killed at random moments, with all its workers; in the end all is as undisturbed."""
+    grid = (*GRID, "--seeds", "4", "--set", "workload.requests=4000", "--quiet")
+    plain = kvsim("sweep", "small.yaml", *grid, "--out", "plain")
+    assert plain.returncode == 0, plain.stderr
+    rng = random.Random(7)
+    argv = kvsim.argv("sweep", "small.yaml", *grid, "--out", "killed")
+    for _ in range(20):
+        process = subprocess.Popen(
+            argv,
+            cwd=kvsim.folder,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        time.sleep(rng.uniform(0.5, 4))
+        with_workers = os.getpgid(process.pid)
+        os.killpg(with_workers, signal.SIGKILL)
+        process.wait()
+    last = kvsim("sweep", "small.yaml", *grid, "--out", "killed")
+    assert last.returncode == 0, last.stderr
+    assert last.stdout == plain.stdout
+    for name in ("table.csv", "scenario.yaml"):
+        mine, undisturbed = (
+            (kvsim.folder / out / "small" / name).read_bytes() for out in ("killed", "plain")
+        )
+        assert mine == undisturbed
+    kept = {
+        path.name: json.loads(path.read_text())
+        for path in (kvsim.folder / "killed/small/results").rglob("[!.]*.json")
+    }
+    for path in (kvsim.folder / "plain/small/results").rglob("*.json"):
+        assert kept[path.name] == json.loads(path.read_text())
+
+
+def test_two_sweeps_at_once_on_one_folder(kvsim):
+    argv = kvsim.argv("sweep", "small.yaml", *GRID, "--seeds", "2", "--format", "csv", "--quiet")
+    processes = [
+        subprocess.Popen(argv, cwd=kvsim.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for _ in range(2)
+    ]
+    outs = [process.communicate(timeout=120) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], outs
+    assert outs[0][0] == outs[1][0]
+    assert not list((kvsim.folder / "sweeps/small").rglob(".*"))
+
+
+def test_ctrl_c_says_what_was_kept_and_the_same_command_goes_on(kvsim):
+    grid = (*GRID, "--seeds", "8", "--set", "workload.requests=20000", "--quiet")
+    process = subprocess.Popen(
+        kvsim.argv("sweep", "small.yaml", *grid),
+        cwd=kvsim.folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        start_new_session=True,
+    )
+    results = kvsim.folder / "sweeps/small/results"
+    for _ in range(600):
+        if len(list(results.rglob("[!.]*.json"))) >= 2:
+            break
+        time.sleep(0.1)
+    os.killpg(os.getpgid(process.pid), signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    (line,) = err.splitlines()
+    assert line.startswith("kvsim: interrupted; ")
+    assert "the same command goes on" in line
+    num_kept = int(line.split()[2])
+    assert num_kept == len(list(results.rglob("[!.]*.json"))) >= 2
+
+
+def test_differences_are_those_under_the_same_seed():
+    """By hand: 1, 2 and 3 more than the first; Student's t at 2 degrees of freedom is 4.3027."""
+    frame = pd.DataFrame(
+        [
+            (system, point, seed, base + (extra if system == "b" else 0))
+            for system in ("a", "b")
+            for point in (1, 2)
+            for seed, base, extra in ((1, 10.0, 1), (2, 50.0, 2), (3, 30.0, 3))
+        ],
+        columns=["system", "key", "seed", "x"],
+    )
+    found = differences(frame, ("x",))
+    assert found[["system", "key", "metric", "seeds", "difference"]].to_numpy().tolist() == [
+        ["b", 1, "x", 3, 2.0],
+        ["b", 2, "x", 3, 2.0],
+    ]
+    assert found["half_width"].tolist() == pytest.approx([4.3027 / 3**0.5] * 2, rel=1e-4)
+    assert found["share"].tolist() == pytest.approx([2 / 30] * 2)
+
+
+def test_seeds_wanted_are_those_that_narrow_the_widest_interval():
+    """Half-widths of 10 % and 2 % of the mean with 4 seeds: 16 make 10 into 5."""
+    rows = []
+    for point, deviation in ((1, 10.0), (2, 2.0)):
+        for seed, sign in enumerate((-1, 1, -1, 1)):
+            half_width = 3.1824 * (4 / 3) ** 0.5 / 4**0.5  # of a deviation of 1
+            rows.append(("a", point, seed, 100 + sign * deviation / half_width))
+    frame = pd.DataFrame(rows, columns=["system", "key", "seed", "x"])
+    assert num_seeds_wanted(frame, 0.05, ["x"]) == pytest.approx(16, abs=1)
+    assert num_seeds_wanted(frame, 0.11, ["x"]) == 4
+
+
+def test_precision_goes_on_until_the_interval_is_that_narrow(kvsim):
+    settings = ("--set", "workload.arrivals={poisson: {rate: 60}}", "--set", "workload.requests=80")
+    done = kvsim("sweep", "small.yaml", *settings, "--precision", "2%", "--format", "csv")
+    assert done.returncode == 0, done.stderr
+    table = pd.read_csv(kvsim.folder / "sweeps/small/table.csv")
+    assert len(table) > 3
+    values = table["output_tokens_per_s"].to_numpy()
+    half_width = 2.1 * values.std(ddof=1) / np.sqrt(len(values))  # t is below that from 18 on
+    assert half_width < 0.02 * values.mean() * 1.3
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("--precision", "0"), "--precision: got '0', expected a share such as 5%"),
+        (("--precision", "x"), "--precision: got 'x'"),
+        (("--warmup", "x"), "--warmup: got 'x'"),
+        (("--set", "engine.block_size=4,4"), "got a value of engine.block_size twice"),
+        (("--set", "engine.blocksize=4,8"), "unknown key, did you mean block_size"),
+        (("--set", "engine.block_size"), "expected key.path=value"),
+        (("--set", "name=a,b"), "sweep: got 'name', expected"),
+    ],
+)
+def test_mistakes_are_named_before_anything_runs(kvsim, args, message):
+    done = kvsim("sweep", "small.yaml", *args)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) <= 2
+    assert not (kvsim.folder / "sweeps").exists()
+
+
+def test_shares():
+    assert parse_share("--x", "5%") == parse_share("--x", "0.05") == 0.05
+    with pytest.raises(UserError, match="--x: got '100%'"):
+        parse_share("--x", "100%")

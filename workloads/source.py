@@ -24,36 +24,57 @@ class Source:
     text: str
 
     @cached_property
+    def first_line(self) -> str:
+        """The first line that is not blank."""
+        return next((line for line in self.text.splitlines() if line.strip()), "")
+
+    @cached_property
     def columns(self) -> list[str]:
-        """Cells of the first line that is not blank, as of a CSV file."""
-        first = next((line for line in self.text.splitlines() if line.strip()), "")
+        """Cells of the first line, as of a CSV file."""
         try:
-            return next(csv.reader(io.StringIO(first)), [])
+            return next(csv.reader(io.StringIO(self.first_line)), [])
         except csv.Error:
             return []
 
     @cached_property
     def keys(self) -> set[str]:
         """Keys of the first object, where the text is JSON or begins with a line of JSON."""
-        found = self._first_json
+        found = self._first_json[0]
         if isinstance(found, list) and found:
             found = found[0]
         return set(found) if isinstance(found, dict) else set()
 
-    @cached_property
+    @property
+    def is_json(self) -> bool:
+        """Whether the text begins as JSON does."""
+        return self.text.lstrip()[:1] in ("{", "[")
+
+    @property
     def is_list(self) -> bool:
         """Whether the text is one JSON list."""
         return self.text.lstrip()[:1] == "["
 
     @property
-    def _first_json(self) -> Any:
+    def counted(self) -> str:
+        """What the rows are counted in: lines, or items of the one JSON list that the text is."""
+        return "item" if self.is_list else "line"
+
+    @property
+    def first_json(self) -> str:
+        """The text of the first value of JSON, of a whole list or a line; empty where none is."""
+        return self._first_json[1]
+
+    @cached_property
+    def _first_json(self) -> tuple[Any, str]:
+        """The first value and the text that it stands in; None where there is none."""
         start = self.text.lstrip()
-        if start[:1] not in ("{", "["):
-            return None
+        if not self.is_json:
+            return None, ""
         try:
-            return json.JSONDecoder(parse_constant=_none).raw_decode(start)[0]
+            found, end = json.JSONDecoder(parse_constant=_none).raw_decode(start)
         except (ValueError, RecursionError):
-            return None
+            return None, ""
+        return found, start[:end]
 
 
 def _none(_name: str) -> None:

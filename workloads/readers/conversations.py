@@ -17,7 +17,7 @@ from workloads.content import Segment
 from workloads.errors import WorkloadError
 from workloads.files import bad_file
 from workloads.readers.counts import note_rows
-from workloads.readers.jsonl_table import parse_json, read_jsonl
+from workloads.readers.jsonl_table import json_items, read_jsonl
 from workloads.source import Source
 from workloads.trace import Rows, Trace, trace_from_rows
 from workloads.workload import int64_column
@@ -117,12 +117,7 @@ def read(source: Source) -> Trace:
 
 
 def _items(source: Source) -> list[tuple[int, Any]]:
-    if not source.is_list:
-        return list(read_jsonl(source, {}))
-    try:
-        return list(enumerate(parse_json(source.text), start=1))
-    except ValueError as error:
-        raise WorkloadError(f"{source.name}: not a JSON list: {error}") from error
+    return list(json_items(source)) if source.is_list else list(read_jsonl(source, {}))
 
 
 def _messages(item: Any, where: str) -> Iterator[Message]:

@@ -20,6 +20,7 @@ _NO_TEXT = {  # what a file is by its first bytes
     b"BZh": "compressed by bzip2",
     _GZIP_MAGIC: "gzipped twice",
 }
+_POINTER = b"version https://git-lfs.github.com/spec/"
 _MOST_SHOWN = 10
 _LONGEST_PROBLEM = 300  # letters
 _COUNT = re.compile(r"([0-9]{1,10})(\.0+)?")
@@ -30,15 +31,22 @@ def read_text(path: str | Path) -> str:
 
     Raises WorkloadError, naming the file, for one that cannot be read, unzipped or decoded.
     """
+    return decoded(read_bytes(path), str(path))
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """What is in a file. Raises WorkloadError as `read_text` does."""
     try:
         data = Path(path).read_bytes()
     except OSError as error:
         raise WorkloadError(f"{path}: cannot be read: {error.strerror}") from error
-    return decoded(data, str(path))
+    _refuse_pointer(data, str(path))
+    return data
 
 
 def decoded(data: bytes, name: str) -> str:
     """The same of bytes; `name` is where they are from."""
+    _refuse_pointer(data, name)
     if data.startswith(_GZIP_MAGIC):
         try:
             data = gzip.decompress(data)
@@ -57,6 +65,13 @@ def decoded(data: bytes, name: str) -> str:
         byte = f"0x{data[place]:02x}"
         raise WorkloadError(f"{name}: line {line}: got byte {byte}, expected UTF-8 text")
     return text
+
+
+def _refuse_pointer(data: bytes, name: str) -> None:
+    if data.startswith(_POINTER):
+        raise WorkloadError(
+            f"{name}: is a pointer of Git LFS, not the data; get it with `git lfs pull`"
+        )
 
 
 def parse_count(text: str, lowest: int = 1) -> int | None:

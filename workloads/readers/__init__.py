@@ -78,19 +78,38 @@ FORMATS: dict[str, Format] = {
 }
 
 
-def read_trace(source: Source, format: str | None = None) -> Trace:
+_WITH_TEXT = "conversations"  # all others say how many tokens there are
+
+
+def read_trace(
+    source: Source,
+    format: str | None = None,
+    count_tokens: Callable[[str], int] | None = None,
+) -> Trace:
     """The requests of a source, in the format that is given or else recognised.
 
-    Raises WorkloadError for a format that is not known, a source that is of none, and as readers
-    do.
+    count_tokens: of a text, for the format that has some.
+
+    Raises WorkloadError for a format that is not known, a source that is of none, count_tokens with
+    a format without text, and as readers do.
     """
-    if format is not None:
-        if format not in FORMATS:
-            raise WorkloadError(f"format: got {format!r}, expected one of {', '.join(FORMATS)}")
+    if format is None:
+        format = _format_of(source)
+    if format not in FORMATS:
+        raise WorkloadError(f"format: got {format!r}, expected one of {', '.join(FORMATS)}")
+    if count_tokens is None:
         return FORMATS[format].read(source)
-    for known in FORMATS.values():
+    if format != _WITH_TEXT:
+        problem = f"got a tokenizer with the format {format}, which has no text to count"
+        raise bad_file(source.name, [f"{problem}; expected {_WITH_TEXT}"])
+    return conversations.read(source, count_tokens)
+
+
+def _format_of(source: Source) -> str:
+    """Raises WorkloadError for a source of no known format."""
+    for name, known in FORMATS.items():
         if known.recognises(source):
-            return known.read(source)
+            return name
     if problems := _nearly(source):
         raise bad_file(source.name, problems)
     raise WorkloadError(

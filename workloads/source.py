@@ -7,7 +7,6 @@ import sys
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from workloads.errors import WorkloadError
 from workloads.files import decoded, read_text
@@ -35,23 +34,24 @@ class Source:
         except csv.Error:
             return []
 
-    @cached_property
+    @property
     def keys(self) -> set[str]:
         """Keys of the first object, where the text is JSON or begins with a line of JSON."""
-        found = self._first_json[0]
-        if isinstance(found, list) and found:
-            found = found[0]
-        return set(found) if isinstance(found, dict) else set()
+        return self._first_json[0]
+
+    @cached_property
+    def _first_sign(self) -> str:
+        return self.text.lstrip()[:1]
 
     @property
     def is_json(self) -> bool:
         """Whether the text begins as JSON does."""
-        return self.text.lstrip()[:1] in ("{", "[")
+        return self._first_sign in ("{", "[")
 
     @property
     def is_list(self) -> bool:
         """Whether the text is one JSON list."""
-        return self.text.lstrip()[:1] == "["
+        return self._first_sign == "["
 
     @property
     def counted(self) -> str:
@@ -61,19 +61,20 @@ class Source:
     @property
     def first_json(self) -> str:
         """The text of the first value of JSON, of a whole list or a line; empty where none is."""
-        return self._first_json[1]
+        return self.text.lstrip()[: self._first_json[1]]
 
     @cached_property
-    def _first_json(self) -> tuple[Any, str]:
-        """The first value and the text that it stands in; None where there is none."""
-        start = self.text.lstrip()
+    def _first_json(self) -> tuple[set[str], int]:
+        """Keys of the first object, and how long the first value is; what is parsed is let go."""
         if not self.is_json:
-            return None, ""
+            return set(), 0
         try:
-            found, end = json.JSONDecoder(parse_constant=_none).raw_decode(start)
+            found, length = json.JSONDecoder(parse_constant=_none).raw_decode(self.text.lstrip())
         except (ValueError, RecursionError):
-            return None, ""
-        return found, start[:end]
+            return set(), 0
+        if isinstance(found, list) and found:
+            found = found[0]
+        return set(found) if isinstance(found, dict) else set(), length
 
 
 def _none(_name: str) -> None:

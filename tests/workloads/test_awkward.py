@@ -86,6 +86,11 @@ def test_times_are_not_lost_for_the_spelling_of_their_column() -> None:
         assert error_of(json.dumps({**ROWS[0], name.upper(): 1})) == expected
 
 
+def test_another_column_of_nearly_the_name_is_passed_over() -> None:
+    trace = read("arrival_s,prompt_tokens,output_tokens,session,Session\n0,1,2,a,x\n")
+    assert trace.previous is not None
+
+
 def azure(*times: str) -> str:
     return "\n".join([HEADERS["azure"], *(f"{time},1,2" for time in times)])
 

@@ -1,7 +1,7 @@
 """What is odd in the header of a CSV file that is nearly one of a known format."""
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 from workloads.checks import shown
 from workloads.source import Source
@@ -33,13 +33,16 @@ def other_separator(source: Source) -> list[str]:
     return [f"columns are separated by {_SEPARATORS[sign]}, expected commas"]
 
 
-def misspelt(cells: Iterable[str], names: Collection[str]) -> list[str]:
-    """What is wrong with columns that are like these names but for case, spaces and dashes."""
+def misspelt(cells: Collection[str], names: Collection[str]) -> list[str]:
+    """What is wrong with columns that are like these names but for case, spaces and dashes.
+
+    Nothing where the name stands among the others.
+    """
     known = {plain(name): name for name in names}
     return [
         f"got the column {shown(cell)}, expected {shown(known[plain(cell)])}"
         for cell in cells
-        if cell not in names and plain(cell) in known
+        if plain(cell) in known and known[plain(cell)] not in cells
     ]
 
 

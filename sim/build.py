@@ -18,6 +18,7 @@ from engine.runners import (
 from engine.transformer import Transformer
 from sim.scenario import Scenario
 from sim.scenario.workload import MixedSourceSpec, SourceSpec, WorkloadSpec
+from sim.token_counts import token_counter
 
 
 def build_workload(scenario: Scenario) -> w.Workload:
@@ -41,7 +42,11 @@ def _from_source(spec: SourceSpec, max_model_len: int, seed: int, **samples: Any
     arrivals = spec.arrivals.build() if spec.arrivals else None
     if spec.trace is not None:
         return w.workload_from_trace(
-            w.read_trace(w.read_source(spec.trace), spec.format),
+            w.read_trace(
+                w.read_source(spec.trace),
+                spec.format,
+                token_counter(spec.tokenizer) if spec.tokenizer else None,
+            ),
             max_new_tokens=spec.max_new_tokens,
             max_model_len=max_model_len,
             limit=spec.requests,

@@ -438,6 +438,10 @@ def trace(
     format_name: Annotated[
         str | None, typer.Option("--format", help="Its format, where its content does not show it.")
     ] = None,
+    tokenizer: Annotated[
+        Path | None,
+        typer.Option(help="tokenizer.json or tokenizer.model that counts the tokens of texts."),
+    ] = None,
     block_size: Annotated[
         int | None,
         typer.Option(min=1, help="Tokens of a block; as the trace knows content if not given."),
@@ -459,4 +463,6 @@ def trace(
     """
     from sim.trace.command import show_trace
 
-    show_trace(file, format_name, block_size, convert, figure, fit, as_json=as_json)
+    show_trace(
+        file, format_name, block_size, convert, figure, fit, tokenizer=tokenizer, as_json=as_json
+    )

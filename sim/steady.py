@@ -54,7 +54,7 @@ def measure(records: Records, warmup: Warmup) -> Row:
     requests = records.requests
     if warmup.rule == "none" or not requests["finished_ns"].notna().any():
         return whole
-    start_ns = _start_ns(records, warmup)
+    start_ns = start_of(records, warmup)
     stop_ns = int(requests["arrival_ns"].max())
     ended = requests[
         requests["finished_ns"].between(start_ns, stop_ns, inclusive="right").fillna(False)
@@ -77,8 +77,10 @@ def measure(records: Records, warmup: Warmup) -> Row:
     return row
 
 
-def _start_ns(records: Records, warmup: Warmup) -> int:
-    """When the warm-up is over."""
+def start_of(records: Records, warmup: Warmup) -> int:
+    """When the warm-up is over, in ns."""
+    if warmup.rule == "none":
+        return 0
     if warmup.rule == "seconds":
         return round(warmup.seconds * 1e9)
     requests = records.requests

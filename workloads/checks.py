@@ -2,6 +2,8 @@
 
 import math
 import reprlib
+from collections.abc import Iterable
+from itertools import islice
 from typing import TypeGuard
 
 import numpy as np
@@ -17,11 +19,24 @@ LATEST_NS = 9e18  # 285 years; int64 ends at 9.22e18
 _short = reprlib.Repr()
 _short.maxstring = 60
 _short.maxlist = 20
+_LONGEST_SHOWN = 100  # letters of a value, so that a line can be read
+_MOST_NAMES = 20
 
 
 def shown(value: object) -> str:
     """`repr` on one line, shortened where it is long."""
-    return _short.repr(value)
+    return cut(_short.repr(value), _LONGEST_SHOWN)
+
+
+def cut(text: str, most: int) -> str:
+    """A text of at most so many letters."""
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names from a file in one line: the first of them, each as it is or, if odd, as its `repr`."""
+    first = (name if name.isprintable() else shown(name) for name in islice(names, _MOST_NAMES))
+    return cut(", ".join(cut(name, 60) for name in first), _LONGEST_SHOWN)
 
 
 def problem(where: str, value: object, expected: str) -> str:

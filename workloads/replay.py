@@ -1,5 +1,7 @@
 """The workload that replays a trace."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from workloads.arrivals import Arrivals, ClosedLoop
@@ -70,7 +72,10 @@ def _first(trace: Trace, limit: int | None) -> Trace:
     if limit is None:
         return trace
     require_count("limit", limit)
-    if limit >= len(trace):
+    if limit > len(trace):
+        note = f"{limit} requests asked for, the trace gives {len(trace)}"
+        return replace(trace, notes=(*trace.notes, note))
+    if limit == len(trace):
         return trace
     note = f"the first {limit} of {len(trace)} requests taken"
     return take(trace, np.arange(limit), (note,))

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from workloads.bootstrap import bootstrapped, num_contents
 from workloads.checks import LATEST_NS, problem, require_between, require_count, require_positive
 from workloads.content import MOST_CONTENT_IDS
 from workloads.errors import WorkloadError
@@ -21,6 +22,7 @@ class Shape:
 
     window_s: from, to (not included), in seconds of the trace; times count from its beginning.
     sample: share of the sessions, or requests without any, that is drawn.
+    bootstrap_s: other traces like it, by the seed: stretches of so many seconds drawn from it.
     rate_scale: so many times as many requests per second; think times stay.
     repeat: so often, each time with new content, a mean gap after the last arrival.
     too_long: prompts that leave no room for an output within max_model_len: `refuse`, the engine
@@ -31,6 +33,7 @@ class Shape:
 
     window_s: tuple[float, float] | None = None
     sample: float = 1.0
+    bootstrap_s: float | None = None
     rate_scale: float = 1.0
     repeat: int = 1
     too_long: str = "refuse"
@@ -43,6 +46,8 @@ class Shape:
                     problem("window_s", [first_s, last_s], "a time and a later one")
                 )
         require_between("sample", self.sample, 1e-9, 1)
+        if self.bootstrap_s is not None:
+            require_between("bootstrap_s", self.bootstrap_s, 1e-3, 1e9)
         require_positive("rate_scale", self.rate_scale)
         require_count("repeat", self.repeat)
         if self.too_long not in TOO_LONG:
@@ -62,6 +67,8 @@ def shaped(trace: Trace, shape: Shape, *, max_model_len: int, seed: int) -> Trac
         trace = _window(trace, *shape.window_s)
     if shape.sample < 1:
         trace = _sample(trace, shape.sample, seed)
+    if shape.bootstrap_s is not None:
+        trace = bootstrapped(trace, shape.bootstrap_s, seed)
     if shape.rate_scale != 1:
         trace = _scaled(trace, shape.rate_scale)
     if shape.too_long == "drop":
@@ -146,7 +153,7 @@ def _clip_segments(segments: Segments, most: int) -> Segments:
 
 def _repeated(trace: Trace, times: int) -> Trace:
     last_ns = 0 if trace.arrival_ns is None else int(trace.arrival_ns[-1])
-    num_contents = _num_contents(trace) * times
+    num_contents = num_contents(trace) * times
     if (2 * last_ns + 10**9) * times > LATEST_NS or num_contents >= MOST_CONTENT_IDS:
         expected = "fewer: arrivals or content ids would leave the range of 64 bits"
         raise WorkloadError(problem("repeat", times, expected))
@@ -159,7 +166,7 @@ def _repeated(trace: Trace, times: int) -> Trace:
         previous=_places_again(trace.previous, number, len(trace)),
         think_time_ns=None if trace.think_time_ns is None else np.tile(trace.think_time_ns, times),
         priority=None if trace.priority is None else np.tile(trace.priority, times),
-        answer_ids=_places_again(trace.answer_ids, number, _num_contents(trace)),
+        answer_ids=_places_again(trace.answer_ids, number, num_contents(trace)),
         num_rows=trace.num_rows,
         format=trace.format,
         notes=(*trace.notes, f"repeated {times} times, each time with new content"),
@@ -184,12 +191,6 @@ def _places_again(
     return np.where(again < 0, again, again + number * shift)
 
 
-def _num_contents(trace: Trace) -> int:
-    """Content ids below which all of a trace are."""
-    columns = [trace.answer_ids, trace.segments.ids if trace.segments else None]
-    return max((int(ids.max()) + 1 for ids in columns if ids is not None), default=0)
-
-
 def _segments_again(trace: Trace, times: int) -> Segments | None:
     segments = trace.segments
     if segments is None:
@@ -198,7 +199,7 @@ def _segments_again(trace: Trace, times: int) -> Segments | None:
     counts = np.tile(np.diff(segments.offsets), times)
     return Segments(
         offsets=np.concatenate(([0], np.cumsum(counts))),
-        ids=np.tile(segments.ids, times) + number * _num_contents(trace),
+        ids=np.tile(segments.ids, times) + number * num_contents(trace),
         tokens=np.tile(segments.tokens, times),
         block_tokens=segments.block_tokens,
     )

@@ -7,13 +7,11 @@ import sys
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from workloads.errors import WorkloadError
 from workloads.files import decoded, read_text
 
 STANDARD_INPUT = "-"
-_POINTER = "version https://git-lfs.github.com/spec/"
 
 
 @dataclass(frozen=True)
@@ -24,36 +22,59 @@ class Source:
     text: str
 
     @cached_property
+    def first_line(self) -> str:
+        """The first line that is not blank."""
+        return next((line for line in self.text.splitlines() if line.strip()), "")
+
+    @cached_property
     def columns(self) -> list[str]:
-        """Cells of the first line that is not blank, as of a CSV file."""
-        first = next((line for line in self.text.splitlines() if line.strip()), "")
+        """Cells of the first line, as of a CSV file."""
         try:
-            return next(csv.reader(io.StringIO(first)), [])
+            return next(csv.reader(io.StringIO(self.first_line)), [])
         except csv.Error:
             return []
 
-    @cached_property
+    @property
     def keys(self) -> set[str]:
         """Keys of the first object, where the text is JSON or begins with a line of JSON."""
-        found = self._first_json
-        if isinstance(found, list) and found:
-            found = found[0]
-        return set(found) if isinstance(found, dict) else set()
+        return self._first_json[0]
 
     @cached_property
-    def is_list(self) -> bool:
-        """Whether the text is one JSON list."""
-        return self.text.lstrip()[:1] == "["
+    def _first_sign(self) -> str:
+        return self.text.lstrip()[:1]
 
     @property
-    def _first_json(self) -> Any:
-        start = self.text.lstrip()
-        if start[:1] not in ("{", "["):
-            return None
+    def is_json(self) -> bool:
+        """Whether the text begins as JSON does."""
+        return self._first_sign in ("{", "[")
+
+    @property
+    def is_list(self) -> bool:
+        """Whether the text is one JSON list."""
+        return self._first_sign == "["
+
+    @property
+    def counted(self) -> str:
+        """What the rows are counted in: lines, or items of the one JSON list that the text is."""
+        return "item" if self.is_list else "line"
+
+    @property
+    def first_json(self) -> str:
+        """The text of the first value of JSON, of a whole list or a line; empty where none is."""
+        return self.text.lstrip()[: self._first_json[1]]
+
+    @cached_property
+    def _first_json(self) -> tuple[set[str], int]:
+        """Keys of the first object, and how long the first value is; what is parsed is let go."""
+        if not self.is_json:
+            return set(), 0
         try:
-            return json.JSONDecoder(parse_constant=_none).raw_decode(start)[0]
+            found, length = json.JSONDecoder(parse_constant=_none).raw_decode(self.text.lstrip())
         except (ValueError, RecursionError):
-            return None
+            return set(), 0
+        if isinstance(found, list) and found:
+            found = found[0]
+        return set(found) if isinstance(found, dict) else set(), length
 
 
 def _none(_name: str) -> None:
@@ -74,8 +95,4 @@ def read_source(path: str | Path) -> Source:
         source = Source(str(path), read_text(path))
     if not source.text.strip():
         raise WorkloadError(f"{source.name}: is empty")
-    if source.text.startswith(_POINTER):
-        raise WorkloadError(
-            f"{source.name}: is a pointer of Git LFS, not the data; get it with `git lfs pull`"
-        )
     return source

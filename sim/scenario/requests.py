@@ -81,6 +81,7 @@ class ShapeSpec(Checked):
 
     window_s: list[float] | None = Field(None, min_length=2, max_length=2)
     sample: float = 1.0
+    bootstrap_s: float | None = None
     rate_scale: float = Field(1.0, ge=1e-6, le=1e6)
     repeat: int = Field(1, ge=1, le=10_000)
     too_long: Literal["refuse", "drop", "clip"] = "refuse"
@@ -91,6 +92,7 @@ class ShapeSpec(Checked):
         return w.Shape(
             window_s=window_s,
             sample=self.sample,
+            bootstrap_s=self.bootstrap_s,
             rate_scale=self.rate_scale,
             repeat=self.repeat,
             too_long=self.too_long,

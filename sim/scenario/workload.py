@@ -27,7 +27,8 @@ class SourceSpec(Spec):
     """Synthetic (requests, arrivals, prompts, outputs), or a trace (its first `requests`).
 
     preset: prompts, outputs and sessions of this name in the catalogue, where they are not said.
-    format: of the trace, where its content does not show it. arrivals: of a trace without times.
+    format: of the trace, where its content does not show it. tokenizer: file of the one that counts
+        the tokens of a trace of texts. arrivals: of a trace without times.
     sessions: synthetic requests are turns of conversations, which start when arrivals say.
     """
 
@@ -39,6 +40,7 @@ class SourceSpec(Spec):
     sessions: SessionsSpec | None = None
     trace: str | None = None
     format: str | None = None
+    tokenizer: str | None = None
     shape: ShapeSpec | None = None
     max_new_tokens: int | None = Field(None, ge=1, le=LARGEST_COUNT)
 
@@ -75,7 +77,7 @@ class SourceSpec(Spec):
             for part, key in (("prompts", "unique"), ("sessions", "turns")):
                 if part in given and key not in given[part]:
                     return f"{part}.{key}: missing"
-            for name in ("format", "shape"):
+            for name in ("format", "tokenizer", "shape"):
                 if name in given:
                     return f"{name}: got one without a trace, expected none"
             return None

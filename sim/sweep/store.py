@@ -10,8 +10,10 @@ from sim.steady import Warmup
 from sim.whole_file import whole_file
 
 
-def key_of(job: Job, warmup: Warmup) -> str:
+def key_of(job: Job, warmup: Warmup, *besides: str) -> str:
     """The hash. What a run is called, and what else is compared with it, decides nothing.
+
+    besides: what else decides.
 
     Raises UserError for an input file that cannot be read.
     """
@@ -19,7 +21,7 @@ def key_of(job: Job, warmup: Warmup) -> str:
         mode="json", exclude={"name", "replications", "systems", "sweep"}
     )
     settings["engine"] = job.scenario.engine_settings(job.system)
-    return fingerprint(settings, str(warmup))[:32]
+    return fingerprint(settings, str(warmup), *besides)[:32]
 
 
 class Store:

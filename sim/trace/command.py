@@ -9,6 +9,7 @@ from rich.table import Table
 
 from sim.errors import UserError
 from sim.tables import print_table
+from sim.token_counts import token_counter
 from sim.trace import fit
 from sim.trace.describe import Description, Lengths, Sharing, describe
 from workloads import FORMATS, Trace, read_source, read_trace, trace_of_workload
@@ -27,17 +28,18 @@ def show_trace(
     figure: Path | None,
     fit_to: Path | None,
     *,
+    tokenizer: Path | None = None,
     as_json: bool,
 ) -> None:
     """Print what is in a trace; write it in kvsim's own format, and a figure of what it shares.
 
     path: of a trace, - for standard input, or of a scenario (.yaml), for what it would send.
-    fit_to: a new scenario whose workload resembles it.
+    fit_to: a new scenario whose workload resembles it. tokenizer: counts the tokens of texts.
 
     Raises UserError and WorkloadError for mistakes of the user.
     """
     _check_options(convert, figure, fit_to, as_json=as_json)
-    trace = _requests(path, format_name)
+    trace = _requests(path, format_name, tokenizer)
     if convert is not None:
         _convert(trace, convert)
     found = describe(trace, block_size)
@@ -60,14 +62,16 @@ def show_trace(
         _print_sharing(found.sharing)
 
 
-def _requests(path: str, format_name: str | None) -> Trace:
+def _requests(path: str, format_name: str | None, tokenizer: Path | None) -> Trace:
     if Path(path).suffix not in (".yaml", ".yml"):
-        return read_trace(read_source(path), format_name)
+        count_tokens = token_counter(tokenizer) if tokenizer else None
+        return read_trace(read_source(path), format_name, count_tokens)
     from sim.build import build_workload
     from sim.scenario.file import load_scenario
 
-    if format_name is not None:
-        raise UserError(f"{path}: got --format {format_name} with a scenario, expected none")
+    for option, given in (("--format", format_name), ("--tokenizer", tokenizer)):
+        if given is not None:
+            raise UserError(f"{path}: got {option} {given} with a scenario, expected none")
     return trace_of_workload(build_workload(load_scenario(Path(path))), _SCENARIO)
 
 

@@ -218,7 +218,7 @@ def test_top_level(changed: dict[str, Any], message: str) -> None:
             '{"id": "x"}',
             "top level: no field block_size, got id; top level: no field requests, got id",
         ),
-        ('{"requests": [', "not JSON: Expecting value at column 15"),
+        ('{"requests": [', "not JSON: ends early: Expecting value at column 15"),
         (
             '{\n"requests":\n [{"t": NaN}]}',
             "not JSON: got NaN, expected a number, at line 3, column 9",

@@ -17,6 +17,8 @@ from workloads import (
 
 TWO_TURNS = [("human", "hello"), ("gpt", "hi"), ("human", "why?"), ("gpt", "so.")]
 
+NOTES = ("text counted in bytes, a token each", "conversations have no arrival times")
+
 
 def sharegpt(*messages: tuple[str, str]) -> dict[str, Any]:
     return {"id": "x", "conversations": [{"from": who, "value": text} for who, text in messages]}
@@ -41,7 +43,26 @@ def test_turns_are_sent_after_answers_and_share_what_was_said() -> None:
     assert trace.answer_ids.tolist() == [1, 3, 5]
     assert trace.previous is not None
     assert trace.previous.tolist() == [-1, 0, -1]
-    assert trace.notes == ("conversations have no arrival times",)
+    assert trace.notes == NOTES
+
+
+def test_a_tokenizer_counts_each_message() -> None:
+    """Words here; the message of none is empty, though it has bytes."""
+    chat = sharegpt(("human", "how are you"), ("gpt", " "), ("gpt", "fine thanks"))
+    text = json.dumps([chat])
+    trace = read_trace(Source("chats.json", text), count_tokens=lambda text: len(text.split()))
+    assert trace.prompt_tokens.tolist() == [3]
+    assert trace.output_tokens.tolist() == [2]
+    assert trace.notes == ("conversations have no arrival times", "1 empty message left out")
+
+
+def test_a_tokenizer_for_a_trace_without_text_is_an_error() -> None:
+    with pytest.raises(WorkloadError) as error:
+        read_trace(Source("t.csv", "input_length,output_length\n1,2\n"), count_tokens=len)
+    assert str(error.value) == (
+        "t.csv: got a tokenizer with the format lengths, which has no text to count; "
+        "expected conversations"
+    )
 
 
 def test_a_replay_quotes_its_answers() -> None:
@@ -103,7 +124,7 @@ def test_what_is_left_out_is_counted() -> None:
     )
     assert len(trace) == 2
     assert trace.notes == (
-        "conversations have no arrival times",
+        *NOTES,
         "1 empty message left out",
         "2 conversations without an answer to a human left out, the first at conversation 1",
     )

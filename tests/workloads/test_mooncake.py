@@ -139,7 +139,7 @@ def test_truncated_tail(data_dir: Path) -> None:
     path = data_dir / "quirks/truncated_tail.jsonl"
     with pytest.raises(WorkloadError) as error:
         read_trace(read_source(path))
-    assert str(error.value) == f"{path}: line 5: not JSON: Expecting value at column 59"
+    assert str(error.value) == f"{path}: line 5: not JSON: ends early: Expecting value at column 59"
 
 
 def test_published_file(data_dir: Path) -> None:

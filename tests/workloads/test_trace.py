@@ -52,8 +52,14 @@ def test_limit_takes_the_first_requests_and_is_noted() -> None:
     assert workload.notes == ("read with care", "the first 2 of 3 requests taken")
 
 
-def test_limit_beyond_the_trace_takes_all_without_a_note() -> None:
+def test_limit_beyond_the_trace_takes_all_and_is_noted() -> None:
     workload = workload_from_trace(trace(), max_model_len=1000, limit=4)
+    assert len(workload) == 3
+    assert workload.notes == ("read with care", "4 requests asked for, the trace gives 3")
+
+
+def test_limit_of_all_requests_changes_nothing() -> None:
+    workload = workload_from_trace(trace(), max_model_len=1000, limit=3)
     assert (len(workload), workload.notes) == (3, ("read with care",))
 
 

@@ -83,7 +83,7 @@ def test_fields_of_another_kind(name: str, value: Any, expected: str) -> None:
 def test_missing_field_and_broken_line() -> None:
     assert error_of('{"input_toks": 1, "arrival_time": 2}', row()[:-1]) == (
         "line 1: no field output_toks, got input_toks, arrival_time; "
-        f"line 2: not JSON: Expecting ',' delimiter at column {len(row())}"
+        f"line 2: not JSON: ends early: Expecting ',' delimiter at column {len(row())}"
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from workloads.checks import problem
+from workloads.checks import listed, problem
 from workloads.errors import WorkloadError
 from workloads.files import bad_file
 from workloads.readers.counts import note_rows
@@ -62,7 +62,7 @@ def read(source: Source) -> Trace:
         counted="request",
     )
     if "start_times" not in lists:
-        notes = (*notes, f"no start_times among {', '.join(sorted(source.keys))}")
+        notes = (*notes, f"no start_times among {listed(sorted(source.keys))}")
     columns = {
         name: int64_column(_integer(name, request[name]) for request in requests) for name in lists
     }

@@ -25,7 +25,7 @@ def _total(text: str) -> int:
 
 
 _COUNT = Column(partial(parse_count, lowest=0), f"an integer from 0 to {LARGEST_COUNT}")
-_COLUMNS = {
+COLUMNS = {
     "Timestamp": SECONDS,
     "Request tokens": _COUNT,
     "Response tokens": _COUNT,
@@ -35,7 +35,7 @@ _TOTAL = {"Total tokens": Column(_total, "anything")}
 
 def recognises(source: Source) -> bool:
     """Whether the columns are those of BurstGPT."""
-    return set(_COLUMNS) <= set(source.columns)
+    return set(COLUMNS) <= set(source.columns)
 
 
 def read(source: Source) -> Trace:
@@ -47,7 +47,7 @@ def read(source: Source) -> Trace:
 
     Raises WorkloadError where no row is left, and as `read_csv_table` does.
     """
-    table = read_csv_table(source, _COLUMNS, optional=_TOTAL)
+    table = read_csv_table(source, COLUMNS, optional=_TOTAL)
     prompt, output = table.values["Request tokens"], table.values["Response tokens"]
     total = table.values.get("Total tokens", prompt + output)
     notes = (

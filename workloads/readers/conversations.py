@@ -2,11 +2,11 @@
 
 A JSON list (or JSON lines) of objects with `conversations`, a list of {"from": "human" or "gpt",
 "value": text}, or `messages`, a list of {"role": "user" or "assistant", "content": text}. The text
-counts in UTF-8 bytes, a token each, as in the toy LM; a tokenizer file is left for later. Real
-tokenizers make fewer tokens of it, of English about a quarter.
+counts in UTF-8 bytes, a token each, as in the toy LM, unless a tokenizer is given. Real ones make
+fewer tokens of it, of English about a quarter.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ from workloads.content import Segment
 from workloads.errors import WorkloadError
 from workloads.files import bad_file
 from workloads.readers.counts import note_rows
-from workloads.readers.jsonl_table import parse_json, read_jsonl
+from workloads.readers.jsonl_table import json_items, read_jsonl
 from workloads.source import Source
 from workloads.trace import Rows, Trace, trace_from_rows
 from workloads.workload import int64_column
@@ -62,12 +62,15 @@ def recognises(source: Source) -> bool:
     return bool(set(_FORMS) & source.keys)
 
 
-def read(source: Source) -> Trace:
+def read(source: Source, count_tokens: Callable[[str], int] | None = None) -> Trace:
     """Read the conversations: each is a session, each answer to a human one of its turns.
 
     A prompt is all that was said before, system and other messages included, so turns share it;
     the next turn is sent as soon as one is answered (think time 0). There are no times. Empty
     messages, and conversations without an answer to a human, are left out and counted.
+
+    count_tokens: of each message; None: its bytes, as a note says. What a chat template writes
+    between messages is not counted.
 
     Raises WorkloadError for what is not such JSON (item counted from 1, or line, and what is wrong
     of the first ten), and where no conversation is left.
@@ -78,7 +81,7 @@ def read(source: Source) -> Trace:
     counted = "conversation" if source.is_list else "line"
     for number, item in items:
         try:
-            messages = list(_messages(item, f"{counted} {number}"))
+            messages = list(_messages(item, f"{counted} {number}", count_tokens or _num_bytes))
         except WorkloadError as error:
             problems.append(str(error))
             continue
@@ -87,7 +90,8 @@ def read(source: Source) -> Trace:
         is_left_out.append(not turns.add(number, spoken))
     if problems:
         raise bad_file(source.name, problems)
-    notes = ["conversations have no arrival times"]
+    notes = [] if count_tokens else ["text counted in bytes, a token each"]
+    notes.append("conversations have no arrival times")
     if num_empty:
         notes.append(
             "1 empty message left out" if num_empty == 1 else f"{num_empty} empty messages left out"
@@ -117,15 +121,14 @@ def read(source: Source) -> Trace:
 
 
 def _items(source: Source) -> list[tuple[int, Any]]:
-    if not source.is_list:
-        return list(read_jsonl(source, {}))
-    try:
-        return list(enumerate(parse_json(source.text), start=1))
-    except ValueError as error:
-        raise WorkloadError(f"{source.name}: not a JSON list: {error}") from error
+    return list(json_items(source)) if source.is_list else list(read_jsonl(source, {}))
 
 
-def _messages(item: Any, where: str) -> Iterator[Message]:
+def _num_bytes(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))
+
+
+def _messages(item: Any, where: str, count_tokens: Callable[[str], int]) -> Iterator[Message]:
     """Raises WorkloadError for the first thing wrong."""
     form = next((form for form in _FORMS if isinstance(item, dict) and form in item), None)
     if form is None or not isinstance(item[form], list):
@@ -139,4 +142,4 @@ def _messages(item: Any, where: str) -> Iterator[Message]:
         if not (isinstance(who, str) and isinstance(text, str)):
             expected = f"an object with texts `{who_key}` and `{text_key}`"
             raise WorkloadError(problem(f"{where}, message {number}", message, expected))
-        yield who, len(text.encode("utf-8", "surrogatepass"))
+        yield who, count_tokens(text)

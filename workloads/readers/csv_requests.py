@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from workloads.checks import COUNT_EXPECTED
 from workloads.files import parse_count
-from workloads.readers.csv_table import Column, read_csv_table
+from workloads.readers.csv_table import Column, CsvTable, read_csv_table
 from workloads.readers.times import SECONDS_EXPECTED, seconds_ns
 from workloads.source import Source
 from workloads.trace import Rows, Trace, trace_from_rows
@@ -26,10 +26,9 @@ def read_requests(
     names: Names,
     *,
     format: str,
-    arrival: Column = SECONDS,
     notes: tuple[str, ...] = (),
 ) -> Trace:
-    """Read these columns; others are passed over. arrival: how times are read.
+    """Read these columns; others are passed over. Times are in seconds.
 
     Token counts are plain positive integers (`500.0` is 500), also of the output, since every
     request that a simulation serves produces a token. Rows out of time order are sorted and noted
@@ -37,8 +36,13 @@ def read_requests(
 
     Raises WorkloadError as `read_csv_table` does, all bad rows (ten at most) in one message.
     """
-    times = {names.arrival: arrival} if names.arrival else {}
+    times = {names.arrival: SECONDS} if names.arrival else {}
     table = read_csv_table(source, {**times, names.prompt: COUNT, names.output: COUNT})
+    return requests_of(table, names, format=format, notes=notes)
+
+
+def requests_of(table: CsvTable, names: Names, *, format: str, notes: tuple[str, ...]) -> Trace:
+    """The same of a table that was read."""
     rows = Rows(
         time_ns=table.values[names.arrival] if names.arrival else None,
         prompt_tokens=table.values[names.prompt],

@@ -14,6 +14,7 @@ from workloads.trace import Trace
 ARRIVAL = ("arrival_s", "timestamp_s", "arrived_at", "time_s", "timestamp")
 PROMPT = ("prompt_tokens", "input_length", "input_tokens", "num_prefill_tokens")
 OUTPUT = ("output_tokens", "output_length", "num_decode_tokens")
+COLUMNS = (*ARRIVAL, *PROMPT, *OUTPUT)
 
 
 def recognises(source: Source) -> bool:

@@ -4,17 +4,20 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NoReturn
 
-from workloads.checks import LARGEST_COUNT, LATEST_NS, problem
+from workloads.checks import LARGEST_COUNT, LATEST_NS, listed, problem, shown
 from workloads.content import MOST_CONTENT_IDS
 from workloads.files import bad_file
 from workloads.source import Source
 from workloads.workload import Int64Column, int64_column
 
-Row = tuple[int, dict[str, Any]]  # (line, object)
+Row = tuple[int, dict[str, Any]]  # (line, or item of a list, object)
 
-_STRING_OR_CONSTANT = re.compile(r'"(?:[^"\\]|\\.)*"|(NaN|-?Infinity)')
+_STRING = r'"(?:[^"\\]|\\.)*"'
+_STRING_OR_CONSTANT = re.compile(rf"{_STRING}|(NaN|-?Infinity)")
+_STRING_OR_BRACE = re.compile(rf"({_STRING})(\s*:)?|[{{}}]")
 
 
 @dataclass(frozen=True)
@@ -34,22 +37,22 @@ class Field:
 def read_jsonl(source: Source, fields: Mapping[str, Field]) -> list[Row]:
     """(line, object) of every line that is not blank; other keys are kept and passed over.
 
+    Where the text is one JSON list, its items are as good as lines.
+
     Raises WorkloadError for lines that are no JSON object (with the position), lack a field or have
     one that is not as it must be: the first ten in one message.
     """
-    rows: list[Row] = []
     problems: list[str] = []
-    for line, text in _lines(source):
-        try:
-            value = parse_json(text)
-        except ValueError as error:
-            problems.append(f"line {line}: not JSON: {error}")
-            continue
+    rows: list[Row] = []
+    for number, value in json_items(source) if source.is_list else _lines(source, problems):
+        where = f"{source.counted} {number}"
         if not isinstance(value, dict):
-            problems.append(problem(f"line {line}", value, "an object"))
+            problems.append(problem(where, value, "an object"))
             continue
-        rows.append((line, value))
-        problems += check_object(value, fields, f"line {line}")
+        rows.append((number, value))
+        problems += check_object(value, fields, where)
+    if not (rows or problems):
+        problems.append("an empty list, expected objects")
     if problems:
         raise bad_file(source.name, problems)
     return rows
@@ -103,8 +106,7 @@ def check_object(
     for name, field in fields.items():
         if name not in value:
             if not field.is_optional:
-                seen = ", ".join(list(value)[:20])
-                problems.append(f"{where}: no field {name}, got {seen}")
+                problems.append(f"{where}: no field {name}, got {listed(value) or 'none'}")
         elif (expected := _unlike(value[name], field)) is not None:
             problems.append(problem(f"{where}{joint}{name}", value[name], expected))
     return problems
@@ -138,7 +140,7 @@ def _whole(value: Any) -> bool:
 
 
 def parse_json(text: str) -> Any:
-    """A JSON value; NaN and Infinity, which JSON has not, are refused as anything else wrong is.
+    """A JSON value; NaN, Infinity, and keys that come twice are refused as anything else wrong is.
 
     Raises ValueError, of one line, with the position where that is known.
     """
@@ -148,11 +150,38 @@ def parse_json(text: str) -> Any:
         raise ValueError(f"got {name}, expected a number, at {_position(text, next(places))}")
 
     try:
-        return json.loads(text, parse_constant=refuse)
+        return json.loads(text, parse_constant=refuse, object_pairs_hook=partial(_unique, text))
     except json.JSONDecodeError as error:
-        raise ValueError(f"{error.msg} at {_position(text, error.pos)}") from None
+        is_cut = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string")
+        early = "ends early: " if is_cut else ""
+        raise ValueError(f"{early}{error.msg} at {_position(text, error.pos)}") from None
     except RecursionError:
         raise ValueError("nested too deeply") from None
+
+
+def _unique(text: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of these pairs. Raises ValueError where a key of one in the text comes twice."""
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        key, place = _repeated_key(text)
+        raise ValueError(f"got the key {shown(key)} twice, at {_position(text, place)}")
+    return value
+
+
+def _repeated_key(text: str) -> tuple[str, int]:
+    """The first key that an object of JSON has twice, and where it comes again."""
+    keys: list[set[str]] = []  # of each object around the place
+    for token in _STRING_OR_BRACE.finditer(text):
+        if token[0] == "{":
+            keys.append(set())
+        elif token[0] == "}":
+            keys.pop()
+        elif token[2]:
+            key = json.loads(token[1])
+            if key in keys[-1]:
+                return key, token.start()
+            keys[-1].add(key)
+    raise AssertionError("no key comes twice")
 
 
 def _position(text: str, place: int) -> str:
@@ -164,7 +193,26 @@ def _position(text: str, place: int) -> str:
     return f"line {line + 1}, column {column_number}"
 
 
-def _lines(source: Source) -> Iterator[tuple[int, str]]:
+def _lines(source: Source, problems: list[str]) -> Iterator[tuple[int, Any]]:
+    """(line, value) of every line; what is no JSON goes to `problems`."""
+    if "\n" in source.first_json:
+        problems.append("JSON over several lines, expected one object a line, as of `jq -c .`")
+        return
     for line, text in enumerate(source.text.split("\n"), start=1):
-        if text.strip():
-            yield line, text
+        if not text.strip():
+            continue
+        try:
+            yield line, parse_json(text)
+        except ValueError as error:
+            problems.append(f"line {line}: not JSON: {error}")
+
+
+def json_items(source: Source) -> Iterator[tuple[int, Any]]:
+    """(number from 1, value) of every item of the one list that the source is.
+
+    Raises WorkloadError, with the position, for what is none.
+    """
+    try:
+        yield from enumerate(parse_json(source.text), start=1)
+    except ValueError as error:
+        raise bad_file(source.name, [f"not a JSON list: {error}"]) from error

@@ -5,16 +5,21 @@ num_decode_tokens in Vidur's `arxiv_summarization_stats_llama2_tokenizer_filtere
 (github.com/microsoft/vidur), else input_length, output_length or prompt_tokens, output_tokens.
 """
 
+from workloads.checks import listed
 from workloads.readers.csv_requests import Names, read_requests
 from workloads.readers.generic_csv import ARRIVAL, OUTPUT, PROMPT, find_columns
+from workloads.readers.headers import plain
 from workloads.source import Source
 from workloads.trace import Trace
 
+COLUMNS = (*PROMPT, *OUTPUT)
+
 
 def recognises(source: Source) -> bool:
-    """Whether there are columns of both lengths and none of arrivals."""
+    """Whether there are columns of both lengths and none that is like arrivals or sessions."""
     columns = set(source.columns)
-    return bool(columns & set(PROMPT) and columns & set(OUTPUT)) and not columns & set(ARRIVAL)
+    has_more = {plain(name) for name in columns} & {*ARRIVAL, "session"}
+    return bool(columns & set(PROMPT) and columns & set(OUTPUT)) and not has_more
 
 
 def read(source: Source) -> Trace:
@@ -23,5 +28,5 @@ def read(source: Source) -> Trace:
     Raises WorkloadError as `find_columns` and `read_requests` do.
     """
     names = Names(None, *find_columns(source, (PROMPT, OUTPUT)))
-    note = f"no arrival column found among {', '.join(source.columns[:20])}"
+    note = f"no arrival column found among {listed(source.columns)}"
     return read_requests(source, names, format="lengths", notes=(note,))

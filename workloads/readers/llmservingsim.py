@@ -49,7 +49,7 @@ def read(source: Source) -> Trace:
     input_tok_ids that is not input_toks.
     """
     lines = read_jsonl(source, _LINE)
-    problems = [bad for line, row in lines for bad in _problems(line, row)]
+    problems = [bad for line, row in lines for bad in _problems(f"{source.counted} {line}", row)]
     if problems:
         raise bad_file(source.name, problems)
     flat = _Flat()
@@ -63,6 +63,7 @@ def read(source: Source) -> Trace:
             output_tokens=column(flat.requests, "output_toks"),
             lines=[line for line, _ in flat.requests],
             contents=_contents(flat.requests),
+            counted=source.counted,
             previous=np.array(flat.previous, dtype=np.int64) if has_sessions else None,
             think_time_ns=times_ns(flat.think_times, 1) if has_sessions else None,
         ),
@@ -70,15 +71,15 @@ def read(source: Source) -> Trace:
     )
 
 
-def _problems(line: int, row: dict[str, Any]) -> list[str]:
+def _problems(where: str, row: dict[str, Any]) -> list[str]:
     if "sub_requests" not in row:
-        return _problems_of_request(row, f"line {line}")
+        return _problems_of_request(row, where)
     if not row["sub_requests"]:
-        return [problem(f"line {line}, field sub_requests", [], "at least one")]
+        return [problem(f"{where}, field sub_requests", [], "at least one")]
     return [
         bad
         for i, request in enumerate(row["sub_requests"])
-        for bad in _problems_of_request(request, f"line {line}, sub_requests.{i}")
+        for bad in _problems_of_request(request, f"{where}, sub_requests.{i}")
     ]
 
 

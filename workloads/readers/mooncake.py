@@ -39,7 +39,9 @@ def read(source: Source) -> Trace:
     blocks, and where no request is left.
     """
     rows = read_jsonl(source, _FIELDS)
-    problems = [bad for line, row in rows if (bad := _wrong_blocks(line, row))]
+    problems = [
+        bad for line, row in rows if (bad := _wrong_blocks(f"{source.counted} {line}", row))
+    ]
     if problems:
         raise bad_file(source.name, problems)
     kept, notes = with_output(source, rows, "output_length")
@@ -51,6 +53,7 @@ def read(source: Source) -> Trace:
             lines=[line for line, _ in kept],
             contents=[_content(row) for _, row in kept],
             block_tokens=_BLOCK_TOKENS,
+            counted=source.counted,
         ),
         format="mooncake",
         num_rows=len(rows),
@@ -58,13 +61,13 @@ def read(source: Source) -> Trace:
     )
 
 
-def _wrong_blocks(line: int, row: dict[str, Any]) -> str | None:
+def _wrong_blocks(where: str, row: dict[str, Any]) -> str | None:
     num_ids, length = len(row["hash_ids"]), int(row["input_length"])
     num_blocks = -(-length // _BLOCK_TOKENS)
     if num_ids == num_blocks:
         return None
     return (
-        f"line {line}, field hash_ids: got {num_ids} of them, expected {num_blocks}, one for each "
+        f"{where}, field hash_ids: got {num_ids} of them, expected {num_blocks}, one for each "
         f"{_BLOCK_TOKENS} tokens of input_length {length}"
     )
 

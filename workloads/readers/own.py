@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from workloads.checks import listed
 from workloads.errors import WorkloadError
+from workloads.files import bad_file
 from workloads.readers.counts import note_rows
-from workloads.readers.own_table import LENGTHS, read_table
+from workloads.readers.own_table import COLUMNS, LENGTHS, Table, read_table
 from workloads.readers.turns import first_of_session, in_turn
 from workloads.source import Source
 from workloads.trace import Rows, Trace, session_numbers, trace_from_rows
@@ -21,7 +23,7 @@ from workloads.trace import Rows, Trace, session_numbers, trace_from_rows
 def recognises(source: Source) -> bool:
     """Whether the keys or columns are those, times or sessions among them if it is CSV."""
     columns = set(source.columns)
-    is_csv = columns >= set(LENGTHS) and columns & {"arrival_s", "session"}
+    is_csv = columns >= set(LENGTHS) and columns & (set(COLUMNS) - set(LENGTHS))
     return source.keys >= set(LENGTHS) or bool(is_csv)
 
 
@@ -45,10 +47,11 @@ def read(source: Source) -> Trace:
         )
     previous = think_time_ns = None
     if "session" in values:
+        _refuse_turns_of_none(source, table)
         turn = values["turn"].tolist() if "turn" in values else None
         order, previous = in_turn(source, lines, values["session"].tolist(), turn)
         is_moved = order != np.arange(num_rows)
-        notes = note_rows(is_moved, lines, "not in order of turn (sorted)")
+        notes = note_rows(is_moved, lines, "not in order of turn (sorted)", counted=source.counted)
         values = {name: column[order] for name, column in values.items()}
         lines = [lines[row] for row in order.tolist()]
         contents = None if contents is None else [contents[row] for row in order.tolist()]
@@ -57,10 +60,10 @@ def read(source: Source) -> Trace:
     if time_ns is not None and previous is not None:
         of_first = time_ns[first_of_session(previous)]
         what = "of later turns came at times of their own (not used)"
-        notes = (*notes, *note_rows(time_ns != of_first, lines, what))
+        notes = (*notes, *note_rows(time_ns != of_first, lines, what, counted=source.counted))
         time_ns = of_first
     if time_ns is None:
-        notes = (*notes, f"no arrival_s among {', '.join(source.keys or source.columns)}")
+        notes = (*notes, f"no arrival_s among {listed(sorted(source.keys) or source.columns)}")
     rows = Rows(
         time_ns=time_ns,
         prompt_tokens=values["prompt_tokens"],
@@ -72,8 +75,23 @@ def read(source: Source) -> Trace:
         think_time_ns=think_time_ns,
         answer_ids=values.get("answer_id"),
         priority=values.get("priority"),
+        counted=source.counted,
     )
     return trace_from_rows(rows, format="kvsim", num_rows=num_rows, notes=notes)
+
+
+def _refuse_turns_of_none(source: Source, table: Table) -> None:
+    """Raise WorkloadError for rows that are a later turn, or wait, of no session."""
+    problems = []
+    for name, plain in (("turn", 1), ("think_time_s", 0)):
+        if name in table.values:
+            is_wrong = (table.values["session"] < 0) & (table.values[name] != plain)
+            problems += [
+                f"{source.counted} {table.lines[row]}: got a {name}, expected a session beside it"
+                for row in np.flatnonzero(is_wrong).tolist()
+            ]
+    if problems:
+        raise bad_file(source.name, problems)
 
 
 def write_csv(trace: Trace, path: str | Path) -> None:

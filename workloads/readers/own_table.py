@@ -9,12 +9,15 @@ from workloads.checks import COUNT_EXPECTED, LARGEST_COUNT, problem
 from workloads.content import MOST_CONTENT_IDS, Segment
 from workloads.files import bad_file, parse_count
 from workloads.readers.csv_table import Column, read_csv_table
+from workloads.readers.headers import misspelt
 from workloads.readers.jsonl_table import Field, check_object, read_jsonl
 from workloads.readers.times import SECONDS_EXPECTED, in_ns, seconds_ns
 from workloads.source import Source
 from workloads.workload import Int64Column, int64_column
 
 LENGTHS = ("prompt_tokens", "output_tokens")
+COLUMNS = (*LENGTHS, "arrival_s", "session")  # by which it is known
+_MORE = ("turn", "think_time_s", "priority", "segments", "answer_id", "block_tokens")
 _INTEGER = re.compile(r"-?[0-9]{1,9}")
 _OPTIONAL = ("answer_id", "arrival_s")  # of all requests or of none
 
@@ -32,10 +35,12 @@ class Table:
 def read_table(source: Source) -> Table:
     """The columns that there are; session is a number in order of appearance, -1 for none.
 
-    Raises WorkloadError as `read_csv_table` and `read_jsonl` do, and for segments that do not sum
-    to prompt_tokens.
+    Raises WorkloadError as `read_csv_table` and `read_jsonl` do, for columns that are spelt nearly
+    as one of these, and for segments that do not sum to prompt_tokens.
     """
-    return _read_jsonl(source) if source.keys else _read_csv(source)
+    if problems := misspelt(sorted(source.keys) or source.columns, (*COLUMNS, *_MORE)):
+        raise bad_file(source.name, problems)
+    return _read_jsonl(source) if source.is_json else _read_csv(source)
 
 
 def _read_csv(source: Source) -> Table:
@@ -85,12 +90,12 @@ def _read_jsonl(source: Source) -> Table:
     }
     problems = []
     for line, request in rows:
-        where = f"line {line}"
+        where = f"{source.counted} {line}"
         problems += check_object(request, fields, where)
         problems += _wrong_content(request, where)
     block_tokens = {request.get("block_tokens", 1) for _, request in rows}
     if len(block_tokens) > 1:
-        problems.append(problem("block_tokens", sorted(block_tokens), "the same on every line"))
+        problems.append(problem("block_tokens", sorted(block_tokens), "the same in all rows"))
     if problems:
         raise bad_file(source.name, problems)
     requests = [request for _, request in rows]
@@ -123,6 +128,9 @@ def _column(name: str, requests: list[dict[str, Any]]) -> Int64Column:
 
 def _wrong_content(request: dict[str, Any], where: str) -> list[str]:
     problems = []
+    session = request.get("session")
+    if isinstance(session, bool | list | dict):
+        problems.append(problem(f"{where}, field session", session, "a text or a number"))
     if not _is_id(request.get("answer_id", 0)):
         expected = "an integer from 0"
         problems.append(problem(f"{where}, field answer_id", request["answer_id"], expected))

@@ -42,7 +42,7 @@ _LENGTHS = ("input_tokens", "output_tokens")
 _NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?")
 _INTEGER = "(0|[1-9][0-9]{0,9})"
 _PAIR = rf"{_INTEGER}\s*:\s*{_INTEGER}(\.[0-9]*)?([eE][-+]?[0-9]+)?"
-_DICT = re.compile(rf"\{{\s*({_PAIR}(\s*,\s*{_PAIR})*(\s*,)?\s*)?\}}")
+_DICT = re.compile(rf"\{{\s*({_PAIR}(\s*,\s*{_PAIR})*(\s*,)?\s*)?\}}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -268,6 +268,8 @@ def _histogram(text: str) -> _Histogram | str:
     if not _DICT.fullmatch(text.strip()):
         return "{tokens: probability, ...}, such as {48: 0.25, 73: 0.75}"
     pairs: dict[int, float] = ast.literal_eval(text.strip())
+    if len(pairs) < text.count(":"):
+        return "each length once"
     if pairs and abs(sum(pairs.values()) - 1) > _TOLERANCE:
         return f"probabilities that sum to 1, not {sum(pairs.values()):g}"
     if any(tokens > LARGEST_COUNT for tokens in pairs):

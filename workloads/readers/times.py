@@ -38,6 +38,15 @@ def date_ns(text: str) -> int | None:
     return (time - _EPOCH) // timedelta(seconds=1) * 10**9 + int((fraction or "0").ljust(9, "0"))
 
 
+def zone_of(text: str) -> str:
+    """The zone of what `date_ns` knows as a time, as `+02:00` or `UTC`; empty without one."""
+    match = _DATE.fullmatch(text)
+    zone = match[4] if match and match[4] else ""
+    if zone[1:].replace(":", "") in ("", "0000"):
+        return "UTC" if zone else ""
+    return f"{zone[:3]}:{zone[-2:]}"
+
+
 def seconds_ns(text: str) -> int | None:
     """Nanoseconds of a number of seconds as it is written, rounded; None for what is none."""
     if not _NUMBER.fullmatch(text) or Decimal(text) * 10**9 > int(LATEST_NS):

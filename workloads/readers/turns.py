@@ -34,7 +34,7 @@ def in_turn(
         previous[places[1:]] = places[:-1]
         for expected, row in enumerate(ordered if turn else [], start=1):
             if turn and turn[row] != expected:
-                where = f"line {lines[row]}, turn of its session"
+                where = f"{source.counted} {lines[row]}, turn of its session"
                 problems.append(problem(where, turn[row], str(expected)))
                 break
     if problems:

@@ -9,14 +9,14 @@ from workloads.readers.csv_requests import Names, read_requests
 from workloads.source import Source
 from workloads.trace import Trace
 
-_NAMES = Names("arrived_at", "num_prefill_tokens", "num_decode_tokens")
+COLUMNS = ("arrived_at", "num_prefill_tokens", "num_decode_tokens")
 
 
 def recognises(source: Source) -> bool:
     """Whether the columns are those of Vidur, arrival times included."""
-    return set(_NAMES) <= set(source.columns)
+    return set(COLUMNS) <= set(source.columns)
 
 
 def read(source: Source) -> Trace:
     """Read the trace. Raises WorkloadError as `read_requests` does."""
-    return read_requests(source, _NAMES, format="vidur")
+    return read_requests(source, Names(*COLUMNS), format="vidur")

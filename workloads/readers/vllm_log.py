@@ -41,6 +41,7 @@ def read(source: Source) -> Trace:
             prompt_tokens=column(kept, "input_toks"),
             output_tokens=column(kept, "output_toks"),
             lines=[line for line, _ in kept],
+            counted=source.counted,
         ),
         format="vllm-log",
         num_rows=len(rows),

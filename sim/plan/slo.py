@@ -1,0 +1,148 @@
+"""Promises of latency as a user writes them: "ttft_p99<1s,tpot_p99<50ms"."""
+
+import math
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from sim.errors import UserError
+
+FloatArray = npt.NDArray[np.float64]
+
+METRICS = ("ttft", "tpot", "e2e", "queueing")
+_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
+_FORM = re.compile(
+    r"(?P<metric>[a-z0-9]+)(_(?P<statistic>mean|p\d{1,2}(\.\d+)?))?\s*<=?\s*"
+    r"(?P<limit>\d+(\.\d*)?|\.\d+)\s*(?P<unit>s|ms|us|x)"
+)
+_EXAMPLE = "ttft_p99<1s,tpot_p99<50ms, or per request ttft<5x,tpot<80ms"
+
+
+@dataclass(frozen=True)
+class Slo:
+    """One promise.
+
+    statistic: `mean` or the percentage of a percentile over the requests of a run; None: of each
+        request, so that what counts is the share of requests that keep all of those (goodput).
+    limit: in seconds, or in multiples of what the same request takes alone (is_multiple).
+    """
+
+    metric: str
+    statistic: str | float | None
+    limit: float
+    is_multiple: bool
+
+    def __str__(self) -> str:
+        statistic = self.statistic
+        words = statistic if isinstance(statistic, str) else f"p{statistic:g}" if statistic else ""
+        unit = "x" if self.is_multiple else "s"
+        return f"{self.metric}{'_' if words else ''}{words}<{self.limit:g}{unit}"
+
+
+def parse_slos(text: str) -> tuple[Slo, ...]:
+    """Promises between commas. Raises UserError that names the first that is none."""
+    slos = tuple(_parse(part.strip()) for part in text.split(","))
+    if len(set(slos)) < len(slos):
+        raise UserError(f"--slo: got {text!r}, expected each promise once")
+    return slos
+
+
+def _parse(text: str) -> Slo:
+    found = _FORM.fullmatch(text)
+    if found is None:
+        raise UserError(f"--slo: got {text!r}, expected such as {_EXAMPLE}")
+    if found["metric"] not in METRICS:
+        raise UserError(f"--slo: got {found['metric']!r}, expected one of {', '.join(METRICS)}")
+    limit, statistic = float(found["limit"]), found["statistic"]
+    if not 0 < limit < math.inf:
+        raise UserError(f"--slo: got a limit of {found['limit']} in {text!r}, expected one above 0")
+    percent: str | float | None = statistic
+    if statistic and statistic != "mean":
+        percent = float(statistic[1:])
+        if not 0 < percent < 100:
+            raise UserError(f"--slo: got {statistic} in {text!r}, expected from p1 to p99.9")
+    is_multiple = found["unit"] == "x"
+    return Slo(found["metric"], percent, limit * _UNITS.get(found["unit"], 1.0), is_multiple)
+
+
+def seconds(requests: pd.DataFrame, num_outputs: int) -> dict[str, FloatArray]:
+    """Each metric of each request in seconds; infinite where the request was not served.
+
+    A request of a single token has no TPOT: nan.
+    """
+    times = {
+        name: requests[f"{name}_ns"].to_numpy(dtype=np.float64, na_value=np.nan)
+        for name in ("arrival", "admitted", "first_token", "finished")
+    }
+    gaps = requests["output_tokens"].to_numpy(dtype=np.float64) // num_outputs - 1
+    decoding = times["finished"] - times["first_token"]
+    found = {
+        "ttft": times["first_token"] - times["arrival"],
+        "tpot": np.divide(decoding, gaps, out=np.full_like(gaps, np.nan), where=gaps > 0),
+        "e2e": times["finished"] - times["arrival"],
+        "queueing": times["admitted"] - times["arrival"],
+    }
+    is_lost = np.isnan(times["finished"])
+    return {name: np.where(is_lost, np.inf, values / 1e9) for name, values in found.items()}
+
+
+@dataclass(frozen=True)
+class Promises:
+    """All promises, and the share of requests that must keep those of each request."""
+
+    slos: tuple[Slo, ...]
+    attainment: float = 0.9
+
+    @property
+    def needs_alone(self) -> bool:
+        """Whether it must be known what requests take alone."""
+        return any(slo.is_multiple for slo in self.slos)
+
+    @property
+    def names(self) -> list[str]:
+        """Of what `ratios` gives."""
+        names = [str(slo) for slo in self.slos if slo.statistic is not None]
+        each = [str(slo) for slo in self.slos if slo.statistic is None]
+        if each:
+            names.append(f"{' and '.join(each)} of {self.attainment:.4g} of all requests")
+        return names
+
+    def ratios(
+        self, loaded: dict[str, FloatArray], alone: dict[str, FloatArray] | None
+    ) -> dict[str, float]:
+        """How far each promise is used up: 1 is the limit. Of each request: broken by allowed."""
+        ratios: dict[str, float] = {}
+        keeps = np.ones(len(loaded["ttft"]), dtype=np.bool_)
+        for slo in self.slos:
+            values = loaded[slo.metric]
+            if slo.is_multiple:
+                assert alone is not None
+                values = values / alone[slo.metric]
+            if slo.statistic is None:
+                keeps &= np.isnan(values) | (values <= slo.limit)
+            else:
+                ratios[str(slo)] = _statistic(slo, values) / slo.limit
+        if any(slo.statistic is None for slo in self.slos):
+            ratios[self.names[-1]] = float(1 - keeps.mean()) / (1 - self.attainment)
+        return ratios
+
+    def kept(self, loaded: dict[str, FloatArray], alone: dict[str, FloatArray] | None) -> float:
+        """The share of requests that keep every limit, whatever statistic it is meant of."""
+        each = tuple(Slo(slo.metric, None, slo.limit, slo.is_multiple) for slo in self.slos)
+        (broken,) = Promises(each, 0.0).ratios(loaded, alone).values()
+        return 1 - broken
+
+
+def _statistic(slo: Slo, values: FloatArray) -> float:
+    values = values[~np.isnan(values)]
+    if not len(values):
+        return math.nan
+    if not isinstance(slo.statistic, float):
+        return float(values.mean())
+    ranked = np.sort(values)
+    # Nearest rank, in thousandths of a percent: 99.9 is not whole in binary.
+    rank = math.ceil(round(slo.statistic * 1000) * len(ranked) / 100_000) - 1
+    return float(ranked[max(rank, 0)])

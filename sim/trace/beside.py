@@ -15,7 +15,15 @@ from workloads.workload import Int64Column
 
 _MOST_VALUES = 2000  # of a distribution
 _MOST_ROWS = 20_000
-_PARTS = ("prompts.txt", "outputs.txt", "turns.txt", "first.txt", "think.txt", "requests.csv")
+_PARTS = (
+    "prompts.txt",
+    "outputs.txt",
+    "system.txt",
+    "turns.txt",
+    "first.txt",
+    "think.txt",
+    "requests.csv",
+)
 
 
 @dataclass(frozen=True)

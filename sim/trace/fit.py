@@ -11,11 +11,13 @@ import yaml
 from sim.build import build_workload
 from sim.scenario.file import load_scenario
 from sim.trace.beside import Beside, write_all
+from sim.trace.sessions import fit_sessions
 from workloads import Trace, Workload, sharing_rows
 
 _MOST_WINDOWS = 60
 _LEAST_IN_A_WINDOW = 30  # requests or sessions, on average
 _SHORTEST_S = 1e-6  # of what times are spread over
+_ROOM = 2  # that drawn sessions may outgrow those of the trace
 _AT_ONCE = {"constant": {"rate": 1e9}}
 
 
@@ -38,6 +40,8 @@ def fit(trace: Trace, out: Path) -> Fit:
     parts, more_notes = _parts(trace, beside)
     name = re.sub("[^A-Za-z0-9]+", "-", out.stem).strip("-") or "fitted"
     longest = int(trace.prompt_tokens.max() + trace.output_tokens.max())
+    if trace.previous is not None:
+        longest *= _ROOM
     scenario = {
         "name": name[:40],
         "engine": {"max_model_len": longest},
@@ -79,7 +83,9 @@ def _arrivals(trace: Trace) -> tuple[dict[str, Any], tuple[str, ...]]:
 
 def _parts(trace: Trace, beside: Beside) -> tuple[dict[str, Any], tuple[str, ...]]:
     """What prompts and outputs are, as keys of `workload`."""
-    if trace.segments is not None and trace.previous is None:
+    if trace.previous is not None:
+        return fit_sessions(trace, beside)
+    if trace.segments is not None:
         rows = sharing_rows(trace)
         if rows.shared_tokens.any():
             note = "lengths, outputs and what prompts share are drawn together, request by request"

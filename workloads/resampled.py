@@ -201,15 +201,21 @@ class _Prompts:
         if beginning in self._latest:
             return self._latest[beginning]
         request = len(self.contents)
-        is_able = (self._lengths[:request] >= shared) & (self._had_later[:request] <= since)
+        wanted, slack = request - ago, ago // _SLACK
+        of_an_age = slice(max(wanted - slack, 0), max(wanted + slack + 1, 0))
+        near = self._able(of_an_age, shared, since, beginning)
+        if len(near):
+            return int(near[self._lengths[near].argmin()])
+        able = self._able(slice(0, request), shared, since, beginning)
+        return int(able[np.abs(able - wanted).argmin()]) if len(able) else None
+
+    def _able(self, places: slice, shared: int, since: int, beginning: int) -> Int64Column:
+        """Which of these requests can be copied."""
+        is_able = (self._lengths[places] >= shared) & (self._had_later[places] <= since)
         if beginning:
-            is_able &= self._copied[:request] <= since
-        able = np.flatnonzero(is_able)
-        if not len(able):
-            return None
-        apart = np.abs(able - (request - ago))
-        near = able[apart <= ago // _SLACK]
-        return int(near[self._lengths[near].argmin()] if len(near) else able[apart.argmin()])
+            is_able &= self._copied[places] <= since
+        able: Int64Column = places.start + np.flatnonzero(is_able)
+        return able
 
     def _add(self, begin: list[Segment], num_own: int) -> None:
         request, end = len(self.contents), 0

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from sim.trace.describe import Description, Lengths, describe
+from sim.trace.fit import SHORTEST_S
 from workloads import Trace, sharing_rows
 from workloads.sharing import blocks_of, curve_sizes, lru, unlimited
 
@@ -24,7 +25,7 @@ def comparison(trace: Trace, drawn: Trace) -> Iterator[Line]:
 def _arrivals(theirs: Description, ours: Description) -> Iterator[Line]:
     """Where the trace says when requests, or sessions, come, and not all at once."""
     before, after = theirs.arrivals, ours.arrivals
-    if before is None or after is None or before.rate_per_s is None:
+    if before is None or after is None or before.span_s < SHORTEST_S:
         return
     what = "sessions" if theirs.sessions else "requests"
     yield _line(f"{what}/s", before.rate_per_s, after.rate_per_s)

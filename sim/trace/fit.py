@@ -10,13 +10,14 @@ import yaml
 
 from sim.build import build_workload
 from sim.scenario.file import load_scenario
+from sim.scenario.mistakes import validated
 from sim.trace.beside import Beside, write_all
 from sim.trace.sessions import fit_sessions
 from workloads import Trace, Workload, sharing_rows
 
 _MOST_WINDOWS = 60
 _LEAST_IN_A_WINDOW = 30  # requests or sessions, on average
-_SHORTEST_S = 1e-6  # of what times are spread over
+SHORTEST_S = 1e-6  # that times must be spread over, not to count as one
 _ROOM = 2  # that drawn sessions may outgrow those of the trace
 _AT_ONCE = {"constant": {"rate": 1e9}}
 
@@ -51,7 +52,11 @@ def fit(trace: Trace, out: Path) -> Fit:
 
 
 def write(fitted: Fit, out: Path) -> None:
-    """The scenario and its files. Raises UserError for a place that cannot be written to."""
+    """The scenario and its files.
+
+    Raises UserError for a place that cannot be written to, and a trace beyond what scenarios hold.
+    """
+    validated(fitted.scenario, f"{out} (not written)")
     text = yaml.safe_dump(fitted.scenario, sort_keys=False)
     write_all({**fitted.files, out: text})
 
@@ -69,7 +74,7 @@ def _arrivals(trace: Trace) -> tuple[dict[str, Any], tuple[str, ...]]:
     starts = slice(None) if trace.previous is None else trace.previous < 0
     times_s = trace.arrival_ns[starts] / 1e9
     span_s = float(times_s[-1] - times_s[0])
-    if span_s < _SHORTEST_S:
+    if span_s < SHORTEST_S:
         return _AT_ONCE, (f"all {what} at once",)
     # The first opens the span: there are as many gaps as others.
     after = times_s[1:] - times_s[0]

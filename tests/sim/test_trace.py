@@ -224,6 +224,7 @@ def test_fitted_workload_resembles_the_trace_and_runs(shown, kvsim):
         ("", ["5,6"], "no times: all requests at once, unless workload.arrivals is changed"),
         ("arrival_s,", ["3,5,6"], "all requests at once"),
         ("arrival_s,", ["3,5,6", "3,5,6", "3,5,6"], "all requests at once"),
+        ("arrival_s,", ["3,5,6", "3.0000001,5,6"], "all requests at once"),
     ],
 )
 def test_requests_without_times_or_at_one_are_fitted_at_once(shown, kvsim, header, rows, note):
@@ -246,6 +247,17 @@ def test_two_requests_have_one_gap(shown, kvsim):
     assert "CV" not in done.stdout
     windows = yaml.safe_load((kvsim.folder / "like.yaml").read_text())["workload"]["arrivals"]
     assert windows == {"windows": {"window_s": 10.0, "rates": [0.1]}}
+
+
+def test_rate_below_those_of_scenarios_is_said_before_anything_is_written(shown, kvsim):
+    text = "arrival_s,prompt_tokens,output_tokens\n0,5,6\n30000000,5,6\n"
+    done = shown(text, "--fit", "like.yaml", name="own.csv")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "kvsim: like.yaml (not written): workload.arrivals.windows.rates.0: got 3.33333e-08, "
+        "expected a number from 1e-06 to 1e+09\n"
+    )
+    assert list(kvsim.folder.glob("like*")) == []
 
 
 def test_what_prompts_share_is_fitted_row_by_row(shown, kvsim):

@@ -159,12 +159,15 @@ def test_lengths_and_outputs_are_drawn_together() -> None:
 
 
 @pytest.mark.parametrize(
-    ("groups", "zipf", "most_points"), [(20, 0.0, 10), (50, 1.0, 8), (200, 0.0, 4)]
+    ("groups", "zipf", "most_points"), [(20, 0.0, 7), (50, 1.0, 6), (200, 0.0, 3)]
 )
 def test_caches_find_as_much_as_of_groups_with_a_system_prompt(
     groups: int, zipf: float, most_points: float
 ) -> None:
-    """Few popular prompts, popular and rare ones, many rare ones: LRU caches of six sizes."""
+    """Few popular prompts, popular and rare ones, many rare ones: LRU caches of six sizes.
+
+    Measured with ten seeds: at most 4.9, 4.1 and 1.3 points apart.
+    """
     given = as_trace(
         synthetic(
             num_requests=3000,

@@ -45,7 +45,7 @@ def fit(trace: Trace, out: Path) -> Fit:
         longest *= _ROOM
     scenario = {
         "name": name[:40],
-        "engine": {"max_model_len": longest},
+        "engine": {"num_blocks": "auto", "max_model_len": longest},
         "workload": {"requests": len(trace), "arrivals": arrivals, **parts},
     }
     return Fit(scenario, beside.texts, (*notes, *more_notes))

@@ -54,6 +54,17 @@ def _from_source(spec: SourceSpec, max_model_len: int, seed: int, **samples: Any
             shape=spec.shape.build() if spec.shape else None,
             seed=seed,
         )
+    if spec.resample is not None:
+        assert spec.requests  # by the schema
+        assert arrivals
+        return w.resampled(
+            w.read_sharing_rows(spec.resample),
+            num_requests=spec.requests,
+            seed=seed,
+            arrivals=arrivals,
+            max_new_tokens=spec.max_new_tokens,
+            max_model_len=max_model_len,
+        )
     spec = spec.with_preset()
     prompts, outputs = spec.prompts, spec.outputs
     assert spec.requests and arrivals and prompts and prompts.unique and outputs  # by the schema

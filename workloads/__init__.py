@@ -27,8 +27,10 @@ from workloads.mixing import Part, mixed, overlaid
 from workloads.prefixes import MOST_DOCUMENTS, Documents, SharedPrefix
 from workloads.readers import FORMATS, read_trace
 from workloads.replay import workload_from_trace
+from workloads.resampled import SharingRows, read_sharing_rows, resampled, sharing_rows_csv
 from workloads.sessions import Sessions
 from workloads.shaping import Shape
+from workloads.sharing_rows import sharing_rows
 from workloads.source import Source, read_source
 from workloads.streams import stream
 from workloads.synthetic import synthetic
@@ -68,6 +70,7 @@ __all__ = [
     "Sessions",
     "Shape",
     "SharedPrefix",
+    "SharingRows",
     "Source",
     "Trace",
     "Uniform",
@@ -82,8 +85,12 @@ __all__ = [
     "mixed",
     "output_limits",
     "overlaid",
+    "read_sharing_rows",
     "read_source",
     "read_trace",
+    "resampled",
+    "sharing_rows",
+    "sharing_rows_csv",
     "stream",
     "synthetic",
     "trace_of_workload",

@@ -71,12 +71,14 @@ class Hits:
     num_tokens: int
 
 
-def blocks_of(trace: Trace, block_size: int | None = None) -> Blocks | None:
+def blocks_of(
+    trace: Trace, block_size: int | None = None, *, with_parts: bool = False
+) -> Blocks | None:
     """The blocks of a trace; None where it does not say what prompts hold.
 
     block_size: None is that in which the trace knows content, or 16 where it knows every token.
     Of the trace's own blocks every prompt's last one counts, though it may be a part; of others
-    only whole ones do, as in an engine.
+    only whole ones do, as in an engine, unless with_parts.
 
     Raises WorkloadError for a block size below 1.
     """
@@ -90,7 +92,7 @@ def blocks_of(trace: Trace, block_size: int | None = None) -> Blocks | None:
     all_ids = []
     is_own = block_size in (None, segments.block_tokens) and segments.block_tokens > 1
     size = segments.block_tokens if is_own else block_size or _BLOCK_SIZE
-    for content in _own(segments) if is_own else _recut(segments, size):
+    for content in _own(segments) if is_own else _recut(segments, size, with_parts):
         ids, before = [], -1
         for key, num_tokens in content:
             before = number_of.setdefault((before, key), len(tokens))
@@ -110,14 +112,17 @@ def _own(segments: Segments) -> list[list[Segment]]:
     return [pairs[first:stop] for first, stop in pairwise(offsets)]
 
 
-def _recut(segments: Segments, block_size: int) -> list[Content]:
+def _recut(segments: Segments, block_size: int, with_parts: bool) -> list[Content]:
     contents: list[Content] = []
     for content in _own(segments):
         prompt = SegmentPrompt(content, _NO_ANSWER)
         runs = prompt.block_runs(block_size, 0, len(prompt) // block_size, [])
-        contents.append(
-            [((key, start + i), block_size) for key, start, count in runs for i in range(count)]
-        )
+        blocks: list[tuple[object, int]] = [
+            ((key, start + i), block_size) for key, start, count in runs for i in range(count)
+        ]
+        if with_parts and (rest := len(prompt) % block_size):
+            blocks.append((_part(content, len(prompt) - rest), rest))
+        contents.append(blocks)
     return contents
 
 
@@ -139,6 +144,16 @@ def _runs(blocks: Blocks) -> Runs:
             before = block
     # Blocks of a run stand side by side in a prompt.
     return Runs([list(dict.fromkeys(run_of[block] for block in ids)) for ids in blocks.ids], tokens)
+
+
+def _part(content: list[Segment], begin: int) -> object:
+    """What stands from token `begin` on, so that equal parts are equal."""
+    stop, parts = 0, []
+    for content_id, tokens in content:
+        stop += tokens
+        if stop > begin:
+            parts.append((content_id, max(begin - stop + tokens, 0), tokens))
+    return tuple(parts)
 
 
 def unlimited(blocks: Blocks) -> Hits:

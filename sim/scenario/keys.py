@@ -12,7 +12,7 @@ from sim.scenario.yaml_text import parse
 
 # Keys whose value is the path of a file: relative to the folder of the scenario file or, on the
 # command line, to the current one. That of `model` only where it ends like one.
-_PATH_KEYS = ("trace", "file", "files", "folder", "tokenizer", "model")
+_PATH_KEYS = ("trace", "resample", "file", "files", "folder", "tokenizer", "model")
 
 _DISTRIBUTIONS = ("outputs", "unique", "tokens", "turns", "first", "think_time_s")
 

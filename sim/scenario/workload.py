@@ -27,6 +27,7 @@ class SourceSpec(Spec):
     """Synthetic (requests, arrivals, prompts, outputs), or a trace (its first `requests`).
 
     preset: prompts, outputs and sessions of this name in the catalogue, where they are not said.
+    resample: a file of rows (`workloads.SharingRows`), drawn in place of prompts and outputs.
     format: of the trace, where its content does not show it. tokenizer: file of the one that counts
         the tokens of a trace of texts. arrivals: of a trace without times.
     sessions: synthetic requests are turns of conversations, which start when arrivals say.
@@ -39,6 +40,7 @@ class SourceSpec(Spec):
     outputs: Lengths | None = None
     sessions: SessionsSpec | None = None
     trace: str | None = None
+    resample: str | None = None
     format: str | None = None
     tokenizer: str | None = None
     shape: ShapeSpec | None = None
@@ -69,20 +71,26 @@ class SourceSpec(Spec):
         """What is wrong with the keys taken together, synthetic ones being `needed`."""
         own = self.model_dump(mode="json", exclude_none=True)
         given = _merged(self._preset_settings, own)
+        if self.resample is not None:
+            needed = tuple(name for name in needed if name in ("requests", "arrivals"))
+        for name in ("trace", "resample"):
+            keys = ("preset", "prompts", "outputs", "sessions", "resample")
+            extra = [key for key in keys if key in own and key != name]
+            if name in own and extra:
+                return f"either {name} or {', '.join(extra)}, not both"
         if self.trace is None:
             missing = [name for name in needed if name not in given]
             if missing:
                 names = ", ".join(needed)
-                return f"a trace, or all of {names}; missing: {', '.join(missing)}"
+                instead = "with resample" if self.resample is not None else "a trace, or"
+                return f"{instead} all of {names}; missing: {', '.join(missing)}"
             for part, key in (("prompts", "unique"), ("sessions", "turns")):
                 if part in given and key not in given[part]:
                     return f"{part}.{key}: missing"
             for name in ("format", "tokenizer", "shape"):
                 if name in given:
                     return f"{name}: got one without a trace, expected none"
-            return None
-        extra = [key for key in ("preset", "prompts", "outputs", "sessions") if key in own]
-        return f"either trace or {', '.join(extra)}, not both" if extra else None
+        return None
 
 
 def _merged(preset: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
@@ -134,12 +142,22 @@ class WorkloadSpec(SourceSpec):
             self._check_mix()
         elif mistake := self.mistake(self.SYNTHETIC):
             raise ValueError(mistake)
-        if self.n > 1 and (self.trace is not None or self.with_preset().sessions or self.mix):
-            name = "a mix" if self.mix else "a trace" if self.trace is not None else "sessions"
+        if self.n > 1 and (name := self._with_one_output):
             raise ValueError(f"n: got {self.n} with {name}, expected 1")
         if self.beam_search and self.n == 1:
             raise ValueError("n: got 1 with beam_search, expected its width, 2 or more")
         return self
+
+    @property
+    def _with_one_output(self) -> str | None:
+        """What each request has but one output of."""
+        if self.mix:
+            return "a mix"
+        if self.trace is not None:
+            return "a trace"
+        if self.resample is not None:
+            return "resample"
+        return "sessions" if self.with_preset().sessions else None
 
     def _check_mix(self) -> None:
         single = [*SourceSpec.model_fields.keys() - {"requests", "arrivals"}, "classes"]

@@ -10,8 +10,10 @@ from rich.table import Table
 from sim.errors import UserError
 from sim.tables import print_table
 from sim.token_counts import token_counter
-from sim.trace import fit
-from sim.trace.describe import Description, Lengths, Sharing, describe
+from sim.trace.beside import check_place
+from sim.trace.comparison import comparison
+from sim.trace.describe import Arrivals, Description, Lengths, Sharing, describe
+from sim.trace.fit import drawn, fit, write
 from workloads import FORMATS, Trace, read_source, read_trace, trace_of_workload
 from workloads.readers.own import write_csv, write_jsonl
 
@@ -42,11 +44,14 @@ def show_trace(
     trace = _requests(path, format_name, tokenizer)
     if convert is not None:
         _convert(trace, convert)
+    if fit_to is not None:
+        _fit(trace, fit_to)
+        if figure is None:
+            return
     found = describe(trace, block_size)
     if figure is not None:
         _draw(found, figure)
     if fit_to is not None:
-        _fit(trace, found, fit_to)
         return
     if as_json:
         print(json.dumps(asdict(found), indent=1))
@@ -90,7 +95,7 @@ def _check_options(
     if figure is not None and figure.suffix not in (".png", ".svg"):
         raise UserError(f"{figure}: got {figure.suffix or 'no ending'}, expected .png or .svg")
     if fit_to is not None:
-        fit.check_place(fit_to)
+        check_place(fit_to)
     if fit_to is not None and as_json:
         raise UserError("--fit: got --json beside it, expected one of the two")
 
@@ -109,21 +114,19 @@ def _convert(trace: Trace, convert: Path) -> None:
     print(f"{len(trace)} requests written to {convert}", file=sys.stderr)
 
 
-def _fit(trace: Trace, found: Description, fit_to: Path) -> None:
-    fitted = fit.fit(trace)
-    fit.write(fitted, fit_to)
-    print(f"workload written to {fit_to}, lengths beside it", file=sys.stderr)
+def _fit(trace: Trace, fit_to: Path) -> None:
+    fitted = fit(trace, fit_to)
+    write(fitted, fit_to)
+    print(f"workload written to {fit_to}, files that it reads beside it", file=sys.stderr)
+    workload = drawn(fit_to)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("", "trace", "drawn once from the fit"):
         table.add_column(heading, justify="right" if heading else "left")
-    for row in fit.comparison(found, fit.drawn(fitted)):
+    for row in comparison(trace, trace_of_workload(workload, _SCENARIO)):
         table.add_row(*row)
     print_table(table)
-    print("arrivals are Poisson within a window; prompts and outputs are drawn each by itself")
-    if found.sharing and found.sharing.hit_blocks:
-        print(f"not fitted: {found.sharing.token_share:.1%} of the prompt tokens are shared")
-    if found.sessions:
-        print("not fitted: sessions; every request comes by itself")
+    for note in (*fitted.notes, *(f"drawn: {note}" for note in workload.notes)):
+        print(note)
 
 
 def _draw(found: Description, figure: Path) -> None:
@@ -148,15 +151,23 @@ def _lines(found: Description) -> list[str]:
     arrivals, what = found.arrivals, "sessions" if found.sessions else "requests"
     if arrivals is None:
         lines.append("no times: a scenario must say in `workload.arrivals` when requests come")
-    elif arrivals.rate_per_s is None or arrivals.cv is None:
+    elif arrivals.rate_per_s is None:
         lines.append(f"all {what} at once")
     else:
         lines.append(
             f"{_duration(arrivals.span_s)} from the first to the last, "
-            f"{arrivals.rate_per_s:.3g} {what}/s; gaps with a coefficient of variation of "
-            f"{arrivals.cv:.3g} (Poisson: 1), {arrivals.num_ties:,} of 0"
+            f"{arrivals.rate_per_s:.3g} {what}/s{_gaps(arrivals)}"
         )
     return [*lines, *found.notes]
+
+
+def _gaps(arrivals: Arrivals) -> str:
+    if arrivals.cv is None:
+        return ""
+    return (
+        f"; gaps with a coefficient of variation of {arrivals.cv:.3g} (Poisson: 1), "
+        f"{arrivals.num_ties:,} of 0"
+    )
 
 
 def _duration(seconds: float) -> str:

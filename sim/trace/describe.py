@@ -27,8 +27,9 @@ class Lengths:
 class Arrivals:
     """When requests come, or sessions where requests are turns of them.
 
-    rate_per_s, cv: None for fewer than two arrivals, or all at once. cv: coefficient of variation
-        of the gaps, 1 for Poisson. num_ties: arrivals at the instant of the one before.
+    rate_per_s: of the gaps; None for fewer than two arrivals, or all at once. cv: coefficient of
+        variation of the gaps, 1 for Poisson; None also for one gap.
+    num_ties: arrivals at the instant of the one before.
     """
 
     span_s: float
@@ -85,9 +86,9 @@ class Description:
     notes: tuple[str, ...]
 
 
-def describe(trace: Trace, block_size: int | None) -> Description:
-    """Raises WorkloadError for a block size below 1."""
-    blocks = blocks_of(trace, block_size)
+def describe(trace: Trace, block_size: int | None, *, with_sharing: bool = True) -> Description:
+    """All of it, or all but what is shared. Raises WorkloadError for a block size below 1."""
+    blocks = blocks_of(trace, block_size) if with_sharing else None
     return Description(
         format=trace.format,
         num_rows=trace.num_rows,
@@ -122,7 +123,7 @@ def _arrivals(trace: Trace) -> Arrivals | None:
     return Arrivals(
         span_s=span_s,
         rate_per_s=len(gaps_s) / span_s if is_spread else None,
-        cv=float(gaps_s.std() / gaps_s.mean()) if is_spread else None,
+        cv=float(gaps_s.std() / gaps_s.mean()) if is_spread and len(gaps_s) > 1 else None,
         num_ties=int((gaps_s == 0).sum()),
     )
 

@@ -227,6 +227,30 @@ def test_a_trace_replaces_what_it_says_itself(extra):
     assert mistakes(workload={"trace": "x.csv", extra: SYNTHETIC[extra]}) == [("workload",)]
 
 
+@pytest.mark.parametrize("extra", ["prompts", "outputs"])
+def test_rows_replace_prompts_and_outputs(extra):
+    when = {key: SYNTHETIC[key] for key in ("requests", "arrivals")}
+    assert scenario(workload={"resample": "x.csv", **when}).workload.resample == "x.csv"
+    both = {"resample": "x.csv", **when, extra: SYNTHETIC[extra]}
+    assert mistakes(workload=both) == [("workload",)]
+
+
+@pytest.mark.parametrize(
+    "extra", [{"n": 2}, {"trace": "x.csv"}, {"sessions": {"turns": 3}}, {"shape": {"repeat": 2}}]
+)
+def test_rows_stand_beside_neither_a_trace_nor_sessions(extra):
+    when = {key: SYNTHETIC[key] for key in ("requests", "arrivals")}
+    assert [path[0] for path in mistakes(workload={"resample": "x.csv", **when, **extra})] == [
+        "workload"
+    ]
+
+
+@pytest.mark.parametrize("missing", ["requests", "arrivals"])
+def test_rows_do_not_say_how_many_requests_come_and_when(missing):
+    when = {key: SYNTHETIC[key] for key in ("requests", "arrivals") if key != missing}
+    assert mistakes(workload={"resample": "x.csv", **when}) == [("workload",)]
+
+
 def test_a_trace_may_be_cut_short():
     workload = scenario(workload={"trace": "x.csv", "requests": 7, "max_new_tokens": 9}).workload
     assert (workload.trace, workload.requests, workload.max_new_tokens) == ("x.csv", 7, 9)

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+import yaml
 
 DATA = os.environ.get("KVSIM_DATA")
 
@@ -217,8 +218,76 @@ def test_fitted_workload_resembles_the_trace_and_runs(shown, kvsim):
     assert run.returncode == 0, run.stderr
 
 
-def test_trace_without_times_is_not_fitted(shown, kvsim):
-    done = shown("prompt_tokens,output_tokens\n5,5\n", "--fit", "like.yaml", name="own.csv")
+@pytest.mark.parametrize(
+    ("header", "rows", "note"),
+    [
+        ("", ["5,6"], "no times: all requests at once, unless workload.arrivals is changed"),
+        ("arrival_s,", ["3,5,6"], "all requests at once"),
+        ("arrival_s,", ["3,5,6", "3,5,6", "3,5,6"], "all requests at once"),
+        ("arrival_s,", ["3,5,6", "3.0000001,5,6"], "all requests at once"),
+    ],
+)
+def test_requests_without_times_or_at_one_are_fitted_at_once(shown, kvsim, header, rows, note):
+    text = "\n".join([f"{header}prompt_tokens,output_tokens", *rows, ""])
+    done = shown(text, "--fit", "like.yaml", name="own.csv")
+    assert done.returncode == 0, done.stderr
+    assert note in done.stdout.splitlines()
+    assert "/s" not in done.stdout
+    assert "nan" not in done.stdout
+    run = kvsim("run", "like.yaml", "--set", "latency={kind: constant, step_time_s: 0.001}")
+    assert run.returncode == 0, run.stderr
+
+
+def test_two_requests_have_one_gap(shown, kvsim):
+    """10 s apart, 0.1 of them a second: the same in the scenario, and of one gap no variation."""
+    text = "arrival_s,prompt_tokens,output_tokens\n3,5,6\n13,5,6\n"
+    done = shown(text, "--fit", "like.yaml", name="own.csv")
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[1] for line in done.stdout.splitlines() if "/s" in line] == ["0.1"]
+    assert "CV" not in done.stdout
+    windows = yaml.safe_load((kvsim.folder / "like.yaml").read_text())["workload"]["arrivals"]
+    assert windows == {"windows": {"window_s": 10.0, "rates": [0.1]}}
+
+
+def test_rate_below_those_of_scenarios_is_said_before_anything_is_written(shown, kvsim):
+    text = "arrival_s,prompt_tokens,output_tokens\n0,5,6\n30000000,5,6\n"
+    done = shown(text, "--fit", "like.yaml", name="own.csv")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "kvsim: --fit: the trace (lengths) has no times, expected some\n"
-    assert not (kvsim.folder / "like.yaml").exists()
+    assert done.stderr == (
+        "kvsim: like.yaml (not written): workload.arrivals.windows.rates.0: got 3.33333e-08, "
+        "expected a number from 1e-06 to 1e+09\n"
+    )
+    assert list(kvsim.folder.glob("like*")) == []
+
+
+def test_what_prompts_share_is_fitted_row_by_row(shown, kvsim):
+    """The second conversation has the 1,024 tokens with which the first begins, the third none."""
+    done = shown(MOONCAKE, "--fit", "like.yaml")
+    assert done.returncode == 0, done.stderr
+    assert (kvsim.folder / "like-requests.csv").read_text().splitlines() == [
+        "prompt_tokens,output_tokens,shared_tokens,ago,shared_since,beginning",
+        "1200,30,0,0,0,0",
+        "1100,10,1024,1,0,0",
+        "512,20,0,0,0,0",
+    ]
+    (found,) = [line for line in done.stdout.splitlines() if "any size" in line]
+    assert found.split()[7] == "36.4%"
+    run = kvsim(
+        "run", "like.yaml", "--set", "latency={kind: constant, step_time_s: 0.001}", "--out", "one"
+    )
+    assert run.returncode == 0, run.stderr
+    (kvsim.folder / "like-requests.csv").write_text("prompt_tokens\n1\n")
+    broken = kvsim("run", "like.yaml", "--out", "two")
+    assert broken.returncode == 2
+    assert "like-requests.csv: line 1, columns: got" in broken.stderr
+
+
+def test_rows_of_a_fit_belong_to_what_decides_a_run(shown, kvsim):
+    """Another output in the file: another folder of results."""
+    shown(MOONCAKE, "--fit", "like.yaml")
+    latency = ("--set", "latency={kind: constant, step_time_s: 0.001}")
+    rows = kvsim.folder / "like-requests.csv"
+    for text in (rows.read_text(), rows.read_text().replace("1100,10", "1100,11")):
+        rows.write_text(text)
+        assert kvsim("run", "like.yaml", *latency, "--out", "runs").returncode == 0
+    assert len(list((kvsim.folder / "runs").iterdir())) == 2

@@ -1,0 +1,108 @@
+"""A fitted scenario and the files beside it, from which its workload is drawn."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sim.errors import UserError
+from workloads import SharingRows, sharing_rows_csv
+from workloads.workload import Int64Column
+
+_MOST_VALUES = 2000  # of a distribution
+_MOST_ROWS = 20_000
+_PARTS = (
+    "prompts.txt",
+    "outputs.txt",
+    "system.txt",
+    "turns.txt",
+    "first.txt",
+    "think.txt",
+    "requests.csv",
+)
+
+
+@dataclass(frozen=True)
+class Beside:
+    """The texts of files beside a scenario `out`, by path."""
+
+    out: Path
+    texts: dict[Path, str] = field(default_factory=dict)
+
+    def lengths(self, part: str, tokens: Int64Column) -> Any:
+        """What a scenario says of these lengths: one length, or a file of some as likely each."""
+        if tokens.min() == tokens.max():
+            return int(tokens[0])
+        return self._empirical(part, _quantiles(tokens).tolist())
+
+    def seconds(self, part: str, times_ns: Int64Column) -> Any:
+        """The same of times."""
+        if times_ns.min() == times_ns.max():
+            return float(times_ns[0]) / 1e9
+        return self._empirical(part, (f"{ns / 1e9:.9g}" for ns in _quantiles(times_ns).tolist()))
+
+    def rows(self, rows: SharingRows) -> str:
+        """A file of all of them, or of some, as far from each other in the trace."""
+        if len(rows) > _MOST_ROWS:
+            rows = rows.take(np.arange(_MOST_ROWS) * len(rows) // _MOST_ROWS)
+        return self._add("requests.csv", sharing_rows_csv(rows))
+
+    def _empirical(self, part: str, values: Iterable[object]) -> Any:
+        return {"empirical": {"file": self._add(f"{part}.txt", _lines(values))}}
+
+    def _add(self, part: str, text: str) -> str:
+        path = _path(self.out, part)
+        self.texts[path] = text
+        return path.name
+
+
+def _path(out: Path, part: str) -> Path:
+    return out.with_name(f"{out.stem}-{part}")
+
+
+def _lines(values: Iterable[object]) -> str:
+    return "".join(f"{value}\n" for value in values)
+
+
+def _quantiles(values: Int64Column) -> npt.NDArray[np.int64]:
+    """All of them in order, or those in the middle of equal parts."""
+    ranked = np.sort(values)
+    if len(ranked) > _MOST_VALUES:
+        middles = (np.arange(_MOST_VALUES) + 0.5) / _MOST_VALUES
+        ranked = ranked[(middles * len(ranked)).astype(np.int64)]
+    return ranked
+
+
+def check_place(out: Path) -> None:
+    """Raise UserError for a name that is none of a scenario, and a file that is there."""
+    if out.suffix not in (".yaml", ".yml"):
+        raise UserError(f"{out}: got {out.suffix or 'no ending'}, expected .yaml")
+    for path in (out, *(_path(out, part) for part in _PARTS)):
+        if path.exists():
+            raise UserError(f"{path}: is there, expected a new file")
+
+
+def write_all(texts: dict[Path, str]) -> None:
+    """All the files, or none. Raises UserError for a place that cannot be written to."""
+    with _all_or_none([*texts]):
+        for path, text in texts.items():
+            path.write_text(text, "utf-8")
+
+
+@contextmanager
+def _all_or_none(paths: list[Path]) -> Iterator[None]:
+    """Files that are all there at the end, or none."""
+    is_whole = False
+    try:
+        yield
+        is_whole = True
+    except OSError as error:
+        raise UserError(f"{paths[-1]}: {(error.strerror or str(error)).lower()}") from None
+    finally:
+        if not is_whole:
+            for path in paths:
+                path.unlink(missing_ok=True)

@@ -14,10 +14,10 @@ from typing import Annotated, Any
 import simpy
 import typer
 
-from sim.build import build_workload
 from sim.metrics import summarise
 from sim.scenario import Scenario
 from sim.simulate import serve
+from sim.sources import build_workload
 
 _RATE = 6.7  # requests per second; 7.5 are too many
 

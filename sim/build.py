@@ -1,4 +1,4 @@
-"""Turns the parts of a scenario into the things they describe."""
+"""The engine of a scenario, and what ends its outputs where the workload says."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -17,96 +17,6 @@ from engine.runners import (
 )
 from engine.transformer import Transformer
 from sim.scenario import Scenario
-from sim.scenario.workload import MixedSourceSpec, SourceSpec, WorkloadSpec
-from sim.token_counts import token_counter
-
-
-def build_workload(scenario: Scenario) -> w.Workload:
-    """The requests of a scenario: the same for each of its systems.
-
-    Raises WorkloadError for a file that cannot be read.
-    """
-    spec, seed = scenario.workload, scenario.seed
-    max_model_len = scenario.engine.max_model_len
-    if spec.mix:
-        return _mixed(spec, max_model_len, seed)
-    beam_switch = spec.beam_search.switch if spec.beam_search else None
-    workload = _from_source(spec, max_model_len, seed, num_outputs=spec.n, beam_switch=beam_switch)
-    if not spec.classes:
-        return workload
-    return w.classified(workload, {name: c.build() for name, c in spec.classes.items()}, seed)
-
-
-def _from_source(spec: SourceSpec, max_model_len: int, seed: int, **samples: Any) -> w.Workload:
-    """samples: num_outputs and beam_switch of synthetic requests."""
-    arrivals = spec.arrivals.build() if spec.arrivals else None
-    if spec.trace is not None:
-        return w.workload_from_trace(
-            w.read_trace(
-                w.read_source(spec.trace),
-                spec.format,
-                token_counter(spec.tokenizer) if spec.tokenizer else None,
-            ),
-            max_new_tokens=spec.max_new_tokens,
-            max_model_len=max_model_len,
-            limit=spec.requests,
-            arrivals=arrivals,
-            shape=spec.shape.build() if spec.shape else None,
-            seed=seed,
-        )
-    if spec.resample is not None:
-        assert spec.requests  # by the schema
-        assert arrivals
-        return w.resampled(
-            w.read_sharing_rows(spec.resample),
-            num_requests=spec.requests,
-            seed=seed,
-            arrivals=arrivals,
-            max_new_tokens=spec.max_new_tokens,
-            max_model_len=max_model_len,
-        )
-    spec = spec.with_preset()
-    prompts, outputs = spec.prompts, spec.outputs
-    assert spec.requests and arrivals and prompts and prompts.unique and outputs  # by the schema
-    return w.synthetic(
-        num_requests=spec.requests,
-        seed=seed,
-        arrivals=arrivals,
-        unique=prompts.unique.build(),
-        outputs=outputs.build(),
-        shared=prompts.shared.build() if prompts.shared else None,
-        documents=prompts.documents.build() if prompts.documents else None,
-        sessions=spec.sessions.build() if spec.sessions else None,
-        max_new_tokens=spec.max_new_tokens,
-        max_model_len=max_model_len,
-        **samples,
-    )
-
-
-def _mixed(spec: WorkloadSpec, max_model_len: int, seed: int) -> w.Workload:
-    """Each source draws from a seed of its own, which does not depend on the others."""
-    parts = {}
-    for name, source in spec.mix.items():
-        of_source = int(w.stream(seed, f"mix {name}").integers(2**63))
-        workload = _from_source(_with_arrivals(source, spec), max_model_len, of_source)
-        parts[name] = w.Part(workload, source.priority)
-    if spec.arrivals is None:
-        return w.overlaid(parts, spec.requests)
-    assert spec.requests  # by the schema
-    return w.mixed(
-        parts,
-        {name: source.share or 0 for name, source in spec.mix.items()},
-        num_requests=spec.requests,
-        arrivals=spec.arrivals.build(),
-        seed=seed,
-    )
-
-
-def _with_arrivals(source: MixedSourceSpec, spec: WorkloadSpec) -> MixedSourceSpec:
-    """Where the mix has arrivals: with as many requests as it may need, at times of no account."""
-    if source.trace is not None or spec.arrivals is None:
-        return source
-    return source.model_copy(update={"requests": spec.requests, "arrivals": spec.arrivals})
 
 
 def build_engine(

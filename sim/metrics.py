@@ -77,18 +77,31 @@ def _slo(requests: pd.DataFrame, span_ns: int) -> Row:
 def _latencies(finished: pd.DataFrame, num_outputs: int) -> Row:
     columns = {
         name: finished[name].to_numpy(dtype=np.int64)
-        for name in ("arrival_ns", "admitted_ns", "first_token_ns", "finished_ns", "output_tokens")
+        for name in ("arrival_ns", "admitted_ns", "first_token_ns", "finished_ns")
     }
     arrival_ns, first_token_ns = columns["arrival_ns"], columns["first_token_ns"]
-    num_gaps = columns["output_tokens"] // num_outputs - 1  # outputs of a request: of one length
-    has_gaps = num_gaps > 0
-    decoding_ns = (columns["finished_ns"] - first_token_ns)[has_gaps]
+    tpot = tpot_ns(finished, num_outputs)
     return {
         **distribution("ttft", first_token_ns - arrival_ns),
-        **distribution("tpot", decoding_ns / num_gaps[has_gaps]),
+        **distribution("tpot", tpot[~np.isnan(tpot)]),
         **distribution("e2e", columns["finished_ns"] - arrival_ns),
         **distribution("queueing", columns["admitted_ns"] - arrival_ns),
     }
+
+
+def tpot_ns(requests: pd.DataFrame, num_outputs: int) -> npt.NDArray[np.float64]:
+    """[n] time per output token of each request; nan where there is none: a single token, or none.
+
+    num_outputs: of each request, all of one length.
+    """
+    first_ns, last_ns = (
+        requests[name].to_numpy(dtype=np.float64, na_value=np.nan)
+        for name in ("first_token_ns", "finished_ns")
+    )
+    num_gaps = requests["output_tokens"].to_numpy(dtype=np.float64) // num_outputs - 1
+    tpot: npt.NDArray[np.float64] = np.full(len(requests), np.nan)
+    np.divide(last_ns - first_ns, num_gaps, out=tpot, where=num_gaps > 0)
+    return tpot
 
 
 def distribution(

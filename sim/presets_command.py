@@ -26,7 +26,16 @@ def print_workloads(*, as_json: bool) -> None:
     if as_json:
         print(json.dumps([asdict(workload) for workload in workloads], indent=1))
     else:
-        _print([(w.name, f"{w.meaning}; like {w.resembles}", w.settings) for w in workloads])
+        rows = [
+            (
+                workload.name,
+                f"{workload.meaning}; like {workload.resembles}; needs a max_model_len of "
+                f"{workload.max_model_len}",
+                workload.settings,
+            )
+            for workload in workloads
+        ]
+        _print(rows)
 
 
 def _print(rows: list[tuple[str, str, dict[str, Any]]]) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import simpy
 
 from engine.request import Request, SamplingParams
-from sim.build import build_engine, build_workload
+from sim.build import build_engine
 from sim.clients import send
 from sim.latency.block_moves import with_block_moves
 from sim.latency.build import build_latency
@@ -21,6 +21,7 @@ from sim.scenario import Scenario
 from sim.scenario.deployed import build_config
 from sim.scenario.requests import SloSpec
 from sim.slo import with_slos
+from sim.sources import build_workload
 from workloads import Workload
 
 

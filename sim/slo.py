@@ -4,6 +4,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from sim.metrics import tpot_ns
 from sim.scenario.requests import SloSpec
 
 
@@ -27,15 +28,14 @@ def _met(requests: pd.DataFrame, slo: SloSpec, num_outputs: int) -> npt.NDArray[
         requests[name].to_numpy(dtype=np.float64, na_value=np.nan)
         for name in ("arrival_ns", "first_token_ns", "finished_ns")
     )
-    gaps = requests["output_tokens"].to_numpy(dtype=np.float64) // num_outputs - 1
     taken_s = {
         "ttft_s": (first_ns - arrival_ns) / 1e9,
-        "tpot_s": (last_ns - first_ns) / np.maximum(gaps, 1) / 1e9,
+        "tpot_s": tpot_ns(requests, num_outputs) / 1e9,
         "e2e_s": (last_ns - arrival_ns) / 1e9,
     }
     met: npt.NDArray[np.bool_] = ~np.isnan(last_ns)
     for name, seconds in taken_s.items():
         promised_s = getattr(slo, name)
         if promised_s is not None:
-            met &= seconds <= promised_s  # false for what never came
+            met &= ~(seconds > promised_s)
     return met

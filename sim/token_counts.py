@@ -5,6 +5,7 @@ from pathlib import Path
 
 from sim.errors import UserError
 from workloads.checks import cut, shown
+from workloads.errors import WorkloadError
 from workloads.files import read_bytes
 
 _EXPECTED = "a tokenizer.json of Hugging Face or a tokenizer.model of SentencePiece"
@@ -17,7 +18,8 @@ def token_counter(path: str | Path) -> Callable[[str], int]:
     `sentencepiece`.
 
     Raises WorkloadError for a file that cannot be read, and UserError for one that is no tokenizer
-    or whose library is not installed; what is returned, for a text that the tokenizer cannot take.
+    or whose library is not installed; what is returned raises WorkloadError for a text that the
+    tokenizer cannot take.
     """
     data = read_bytes(path)
     is_json = data.lstrip().startswith((b"{", b"["))
@@ -34,7 +36,7 @@ def token_counter(path: str | Path) -> Callable[[str], int]:
         try:
             return num_tokens(_unicode(text))
         except Exception as error:  # such as a word that it has not, and no token for those
-            raise UserError(f"{path}: cannot take {shown(text)}: {_reason(error)}") from None
+            raise WorkloadError(f"{path}: cannot take {shown(text)}: {_reason(error)}") from None
 
     return count
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from workloads.arrivals import Arrivals, ClosedLoop
 from workloads.checks import require_count
@@ -30,7 +31,7 @@ def overlaid(parts: dict[str, Part], limit: int | None = None) -> Workload:
     for name, part in parts.items():
         if part.workload.arrival_ns is None:
             raise WorkloadError(
-                f"mix.{name}: got requests without times, expected arrivals, of it or of the mix"
+                f"{name}: got requests without times, expected arrivals, of it or of the mix"
             )
     arrival_ns = np.concatenate(
         [
@@ -40,10 +41,13 @@ def overlaid(parts: dict[str, Part], limit: int | None = None) -> Workload:
         ]
     )
     places = np.argsort(arrival_ns, kind="stable")
+    notes: tuple[str, ...] = ()
     if limit is not None:
         require_count("limit", limit)
+        if limit > len(places):
+            notes = (f"{limit} requests asked for, the mix gives {len(places)}",)
         places = places[:limit]
-    return _taken(parts, places, arrival_ns[places], None)
+    return _taken(parts, places, arrival_ns[places], None, notes)
 
 
 def mixed(
@@ -79,7 +83,7 @@ def mixed(
     if not isinstance(arrivals, ClosedLoop):
         arrival_ns = arrivals.times_ns(num_sessions, stream(seed, "arrivals"))[session]
     closed_loop = arrivals if isinstance(arrivals, ClosedLoop) else None
-    return _taken(parts, places, arrival_ns, closed_loop)
+    return _taken(parts, places, arrival_ns, closed_loop, ())
 
 
 def _sessions_in_turn(
@@ -110,15 +114,14 @@ def _by_session(parts: dict[str, Part]) -> Int64Column:
 
 
 def _too_few(
-    parts: dict[str, Part], drawn: Int64Column, is_missing: Any, num_requests: int
+    parts: dict[str, Part], drawn: Int64Column, is_missing: npt.NDArray[np.bool_], num_requests: int
 ) -> WorkloadError:
-    number = int(drawn[np.flatnonzero(is_missing)[0]])
-    name = list(parts)[number]
-    num_wanted = int((drawn == number).sum())
+    name = list(parts)[int(drawn[np.flatnonzero(is_missing)[0]])]
     num_there = int(parts[name].workload.session_numbers.max()) + 1
+    what = "single requests" if parts[name].workload.previous is None else "sessions"
     return WorkloadError(
-        f"mix.{name}: got {num_there} sessions (or single requests), expected {num_wanted} for its "
-        f"share of {num_requests} requests; `shape: {{repeat: N}}` gives more, with new content"
+        f"{name}: got {num_there} {what}, expected more for its share of {num_requests} requests "
+        "(a trace can be repeated with new content: `shape: {repeat: N}`)"
     )
 
 
@@ -127,15 +130,18 @@ def _taken(
     places: Int64Column,
     arrival_ns: Int64Column | None,
     closed_loop: ClosedLoop | None,
+    notes: tuple[str, ...],
 ) -> Workload:
     """The requests at these places of all parts one after the other, in that order."""
     place_of = np.full(sum(len(part.workload) for part in parts.values()), -1, dtype=np.int64)
     place_of[places] = np.arange(len(places))
-    columns: dict[str, Any] = {name: column[places] for name, column in _columns(parts).items()}
+    first_ids = _first_ids(parts)
+    all_columns = _columns(parts, first_ids)
+    columns: dict[str, Any] = {name: column[places] for name, column in all_columns.items()}
     before = columns["previous"]
     columns["previous"] = np.where(before < 0, -1, place_of[before])
-    segments = take_segments(_segments(parts), places)
-    notes = [f"{name}: {note}" for name, part in parts.items() for note in part.workload.notes]
+    segments = take_segments(_segments(parts, first_ids), places)
+    of_parts = (f"{name}: {note}" for name, part in parts.items() for note in part.workload.notes)
     return Workload(
         **columns,
         arrival_ns=arrival_ns,
@@ -144,15 +150,15 @@ def _taken(
         segment_ids=segments.ids,
         segment_tokens=segments.tokens,
         class_names=tuple(parts),
-        notes=tuple(notes),
+        notes=(*of_parts, *notes),
     )
 
 
-def _columns(parts: dict[str, Part]) -> dict[str, Int64Column]:
+def _columns(parts: dict[str, Part], first_ids: list[int]) -> dict[str, Int64Column]:
     """What parts have of each request, one after the other; content ids and places are moved on."""
     columns: dict[str, list[Int64Column]] = {}
     start = 0
-    for number, (part, first_id) in enumerate(zip(parts.values(), _first_ids(parts), strict=True)):
+    for number, (part, first_id) in enumerate(zip(parts.values(), first_ids, strict=True)):
         workload, num = part.workload, len(part.workload)
         nothing = np.zeros(num, dtype=np.int64)
         previous = np.full(num, -1) if workload.previous is None else workload.previous
@@ -182,21 +188,20 @@ def _first_ids(parts: dict[str, Part]) -> list[int]:
             int(part.workload.segment_ids.max()), int(part.workload.answer_ids.max())
         )
     if next_id >= MOST_CONTENT_IDS:
-        raise WorkloadError(f"mix: got {next_id} content ids, expected fewer requests")
+        raise WorkloadError(f"got content ids up to {next_id} in all parts, expected smaller ones")
     return first_ids
 
 
-def _segments(parts: dict[str, Part]) -> Segments:
+def _segments(parts: dict[str, Part], first_ids: list[int]) -> Segments:
     offsets, num_segments = [np.zeros(1, dtype=np.int64)], 0
     for part in parts.values():
         offsets.append(num_segments + part.workload.segment_offsets[1:])
         num_segments += len(part.workload.segment_ids)
-    firsts = _first_ids(parts)
     workloads = [part.workload for part in parts.values()]
     return Segments(
         offsets=np.concatenate(offsets),
         ids=np.concatenate(
-            [one.segment_ids + first for one, first in zip(workloads, firsts, strict=True)]
+            [one.segment_ids + first for one, first in zip(workloads, first_ids, strict=True)]
         ),
         tokens=np.concatenate([one.segment_tokens for one in workloads]),
         block_tokens=1,

@@ -82,7 +82,8 @@ def draw_prefixes(
     num_contents = 0
     if shared is not None:
         of_group = shared.tokens.sample(shared.groups, stream(seed, "group lengths"))
-        groups = _popular(shared.groups, shared.zipf, num_sessions, stream(seed, "groups"))
+        popularity = _Popularity(shared.groups, shared.zipf)
+        groups = popularity.draw(num_sessions, stream(seed, "groups"))
         ids.append(groups)
         tokens.append(of_group[groups])
         num_contents = shared.groups
@@ -100,23 +101,30 @@ def draw_prefixes(
     return Prefixes(np.column_stack(ids), np.column_stack(tokens), num_contents)
 
 
-def _popular(num: int, zipf: float, size: int, rng: np.random.Generator) -> Int64Column:
-    """[size] numbers from 0 to num - 1, each drawn by Zipf's law."""
-    if not zipf:
-        return rng.integers(num, size=size, dtype=np.int64)
-    ends = np.cumsum(np.arange(1, num + 1, dtype=np.float64) ** -zipf)
-    draws = rng.random(size) * ends[-1]
-    numbers: Int64Column = np.searchsorted(ends[:-1], draws, side="right").astype(np.int64)
-    return numbers
+class _Popularity:
+    """Numbers from 0 to num - 1, each drawn by Zipf's law."""
+
+    def __init__(self, num: int, zipf: float) -> None:
+        self._num = num
+        self._ends = np.cumsum(np.arange(1, num + 1, dtype=np.float64) ** -zipf) if zipf else None
+
+    def draw(self, size: int, rng: np.random.Generator) -> Int64Column:
+        """[size] of them."""
+        if self._ends is None:
+            return rng.integers(self._num, size=size, dtype=np.int64)
+        draws = rng.random(size) * self._ends[-1]
+        numbers: Int64Column = np.searchsorted(self._ends[:-1], draws, side="right")
+        return numbers
 
 
 def _different(documents: Documents, num_sessions: int, rng: np.random.Generator) -> Int64Column:
     """[sessions, per_session] one after the other; who has drawn one before draws again."""
+    popularity = _Popularity(documents.collection, documents.zipf)
     drawn = np.full((num_sessions, documents.per_session), -1, dtype=np.int64)
     for place in range(documents.per_session):
         again: npt.NDArray[np.int64] = np.arange(num_sessions)
         while len(again):
-            new = _popular(documents.collection, documents.zipf, len(again), rng)
+            new = popularity.draw(len(again), rng)
             drawn[again, place] = new
             again = again[(drawn[again, :place] == new[:, None]).any(axis=1)]
     return drawn

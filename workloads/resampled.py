@@ -17,7 +17,7 @@ from workloads.source import read_source
 from workloads.streams import stream
 from workloads.workload import Int64Column, Workload, int64_column
 
-_MOST_PARTS = 60
+MOST_PARTS = 60
 _LEAST_IN_A_PART = 100
 _SLACK = 10  # an age is near that wanted within one part of so many
 
@@ -121,7 +121,8 @@ def resampled(
       long ones are left for long copies; where there is none, the nearest in age, of equals the
       older. For the first of a `beginning` that must be its own but for `shared_since`.
 
-    Where no earlier prompt is such, the request shares nothing, and a note counts these.
+    Where of as many prompts before it as there are rows none is such, the request shares nothing,
+    and a note counts these.
 
     max_new_tokens None is the largest output there is. Content id i is what is request i's own.
 
@@ -138,7 +139,7 @@ def resampled(
     times_ns = None
     if not isinstance(arrivals, ClosedLoop):
         times_ns = arrivals.times_ns(num_requests, stream(seed, "arrivals"))
-    prompts = _Prompts(drawn)
+    prompts = _Prompts(drawn, len(rows))
     return Workload(
         arrival_ns=times_ns,
         closed_loop=arrivals if isinstance(arrivals, ClosedLoop) else None,
@@ -155,7 +156,7 @@ def resampled(
 
 def _places(num_rows: int, num_requests: int, rng: np.random.Generator) -> Int64Column:
     """[n] of each request a row of the same part of the trace."""
-    num_parts = min(max(num_rows // _LEAST_IN_A_PART, 1), _MOST_PARTS)
+    num_parts = min(max(num_rows // _LEAST_IN_A_PART, 1), MOST_PARTS)
     ends = np.arange(num_parts + 1) * num_rows // num_parts
     part = np.searchsorted(ends, np.arange(num_requests) % num_rows, side="right") - 1
     return rng.integers(ends[part], ends[part + 1])
@@ -171,10 +172,12 @@ def _note_without(num: int) -> tuple[str, ...]:
 class _Prompts:
     """The prompts of drawn rows, one after the other.
 
-    contents: [n] segments of each. num_without: how many should share and do not.
+    longest_ago: how far back to look. contents: [n] segments of each. num_without: how many should
+        share and do not.
     """
 
-    def __init__(self, drawn: SharingRows) -> None:
+    def __init__(self, drawn: SharingRows, longest_ago: int) -> None:
+        self._longest_ago = longest_ago
         self.contents: list[list[Segment]] = []
         self.num_without = 0
         self._lengths = drawn.prompt_tokens
@@ -206,7 +209,9 @@ class _Prompts:
         near = self._able(of_an_age, shared, since, beginning)
         if len(near):
             return int(near[self._lengths[near].argmin()])
-        able = self._able(slice(0, request), shared, since, beginning)
+        able = self._able(
+            slice(max(request - self._longest_ago, 0), request), shared, since, beginning
+        )
         return int(able[np.abs(able - wanted).argmin()]) if len(able) else None
 
     def _able(self, places: slice, shared: int, since: int, beginning: int) -> Int64Column:

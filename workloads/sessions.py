@@ -4,7 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from workloads.checks import LATEST_NS
 from workloads.durations import Durations
+from workloads.errors import WorkloadError
 from workloads.lengths import Lengths
 from workloads.streams import stream
 from workloads.workload import Int64Column
@@ -41,10 +43,16 @@ def draw_turns(
 def think_times_ns(
     sessions: Sessions | None, num_before: Int64Column, seed: int
 ) -> Int64Column | None:
-    """[n] from the answer before to each turn; 0 for first ones. None: there are no sessions."""
+    """[n] from the answer before to each turn; 0 for first ones. None: there are no sessions.
+
+    Raises WorkloadError for times that would leave the clock of int64 nanoseconds.
+    """
     if sessions is None:
         return None
     times_s = sessions.think_time.sample_s(len(num_before), stream(seed, "think times"))
+    if times_s.sum() > LATEST_NS / 2e9:
+        mean = f"got a mean of {times_s.mean():.3g} s"
+        raise WorkloadError(f"think times: {mean}, expected less: together they pass 140 years")
     return np.where(num_before > 0, np.rint(times_s * 1e9).astype(np.int64), 0)
 
 

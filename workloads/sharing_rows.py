@@ -6,12 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from workloads.resampled import SharingRows
+from workloads.resampled import MOST_PARTS, SharingRows
 from workloads.trace import Segments, Trace
 from workloads.workload import Int64Column, int64_column
-
-# As many as `resampled` has parts of a trace: drawn once in each, about.
-_OFTEN = 60
 
 Piece = tuple[tuple[int, int], int]  # ((content id, offset), num_tokens)
 
@@ -34,9 +31,12 @@ def sharing_rows(trace: Trace) -> SharingRows:
 
 
 def _popular(nodes: Int64Column) -> Int64Column:
-    """Numbers from 1 of nodes that are there often; 0 for the rest, and for -1."""
+    """Numbers from 1 of nodes that are there often: drawn once in each part of the trace, about.
+
+    0 for the rest, and for -1.
+    """
     values, places, counts = np.unique(nodes, return_inverse=True, return_counts=True)
-    is_such = (counts >= _OFTEN) & (values >= 0)
+    is_such = (counts >= MOST_PARTS) & (values >= 0)
     return np.where(is_such, np.cumsum(is_such), 0)[places]
 
 
@@ -81,7 +81,8 @@ def _ends(segments: Segments) -> dict[int, list[int]]:
 def _pieces(segments: Segments, request: int, ends: dict[int, list[int]]) -> Iterator[Piece]:
     """A prompt cut at every length that a content of it has anywhere.
 
-    So prompts that begin alike do so with equal pieces, though one goes on in the same content.
+    So prompts that begin alike do so with equal pieces, though one goes on in the same content. A
+    content that has thousands of lengths makes as many pieces of each prompt.
     """
     for content_id, tokens in segments.of(request):
         begin = 0

@@ -11,7 +11,7 @@ from sim.errors import UserError
 class WorkloadPreset:
     """A preset: what it stands for, what it resembles, and the keys of `workload` it sets.
 
-    max_model_len: with which it is compared, and needs about.
+    max_model_len: tokens of context that its longest requests need.
     """
 
     name: str

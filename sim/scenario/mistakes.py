@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from sim.errors import UserError
 from sim.scenario.latency import LATENCY_KINDS
 from sim.scenario.scenario import Scenario
+from sim.scenario.spec import AT_KEY
 
 
 def validated(data: dict[str, Any], source: str) -> Scenario:
@@ -36,13 +37,8 @@ def _explain(detail: Any, prefix: tuple[str, ...]) -> str:
         return f"{path}: unknown key{_hint(*detail['loc'])}"
     if detail["type"] in ("missing", "union_tag_not_found"):
         return f"{path}{'.kind' if detail['type'] != 'missing' else ''}: missing"
-    if detail["type"] == "value_error":  # raised by our own checks
-        text = str(detail["ctx"]["error"])
-        if re.search(
-            ": (got |expected |missing$)", text
-        ):  # a setting names itself: "num_blocks: got 0, expected >= 1"
-            return f"{path}.{text}" if path else text
-        return f"{path}: {text}" if text.startswith("got ") else f"{path}: expected {text}"
+    if detail["type"] in ("value_error", AT_KEY):
+        return _explain_ours(detail, path)
     if detail["type"] == "union_tag_invalid":
         tags = detail["ctx"]["expected_tags"]
         return f"{path}.kind: got {detail['ctx']['tag']!r}, expected one of {tags}"
@@ -51,6 +47,17 @@ def _explain(detail: Any, prefix: tuple[str, ...]) -> str:
     expected = expected.replace("an object", "a mapping of keys")
     where = f"{path}: " if path else ""
     return f"{where}got {shorten(detail['input'])}, expected {expected}"
+
+
+def _explain_ours(detail: Any, path: str) -> str:
+    """A mistake that one of our own checks raises."""
+    if detail["type"] == AT_KEY:
+        keys = filter(None, (path, detail["ctx"]["key"]))
+        return f"{'.'.join(keys)}: {detail['ctx']['what']}"
+    text = str(detail["ctx"]["error"])
+    if ": got " in text:  # a setting names itself: "num_blocks: got 0, expected >= 1"
+        return f"{path}.{text}" if path else text
+    return f"{path}: {text}" if text.startswith("got ") else f"{path}: expected {text}"
 
 
 def _without_tags(location: tuple[Any, ...]) -> list[Any]:

@@ -4,11 +4,23 @@ import json
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic_core import PydanticCustomError
 
 MOST = 10_000_000  # of any count but those that only `workloads` sees
 LONGEST_S = 1e9  # 32 years; int64 nanoseconds end at 292
 
 STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+AT_KEY = "at_key"
+
+
+def at_key(key: str, what: str) -> PydanticCustomError:
+    """A mistake of a key below a mapping, or of the mapping (""), raised by its validator.
+
+    what: what came, and what was expected.
+    """
+    return PydanticCustomError(AT_KEY, "{key}: {what}", {"key": key, "what": what})
 
 
 class Spec(BaseModel):

@@ -16,11 +16,14 @@ from sim.scenario.requests import (
     ShapeSpec,
     SloSpec,
 )
-from sim.scenario.spec import MOST, Spec, to_json
+from sim.scenario.spec import MOST, Spec, at_key, to_json
 from workloads.checks import LARGEST_COUNT
 from workloads.classes import LARGEST_PRIORITY
 
 LARGEST_N = 1000  # outputs of a prompt
+_SYNTHETIC = ("preset", "prompts", "outputs", "sessions")
+
+Mistake = tuple[str, str]  # the key, and what came and was expected
 
 
 class SourceSpec(Spec):
@@ -60,46 +63,46 @@ class SourceSpec(Spec):
         """The same without a preset, its settings written out where the source has none."""
         if self.preset is None:
             return self
-        own = self.model_dump(mode="json", exclude_unset=True, exclude_none=True)
-        return self.model_validate_json(to_json(_merged(self._preset_settings, own)))
+        return self.model_validate_json(to_json(self._written_out))
 
     @property
-    def _preset_settings(self) -> dict[str, Any]:
-        return catalogue.load_workload(self.preset).settings if self.preset else {}
+    def _written_out(self) -> dict[str, Any]:
+        """Keys that are said, and those of the preset; one that is said to be null is none."""
+        preset = catalogue.load_workload(self.preset).settings if self.preset else {}
+        own = self.model_dump(mode="json", exclude_unset=True, exclude={"preset"})
+        merged = {**preset, **own}
+        for key in ("prompts", "sessions"):
+            if isinstance(preset.get(key), dict) and isinstance(own.get(key), dict):
+                merged[key] = _without_none({**preset[key], **own[key]})
+        return _without_none(merged)
 
-    def mistake(self, needed: tuple[str, ...]) -> str | None:
+    def mistake(self, needed: tuple[str, ...]) -> Mistake | None:
         """What is wrong with the keys taken together, synthetic ones being `needed`."""
         own = self.model_dump(mode="json", exclude_none=True)
-        given = _merged(self._preset_settings, own)
+        for name in ("trace", "resample"):
+            extra = [key for key in (*_SYNTHETIC, "resample") if key in own and key != name]
+            if name in own and extra:
+                return "", f"expected either {name} or {', '.join(extra)}, not both"
+        if self.trace is not None:
+            return None
+        given, instead = self._written_out, "a trace, or"
         if self.resample is not None:
             needed = tuple(name for name in needed if name in ("requests", "arrivals"))
-        for name in ("trace", "resample"):
-            keys = ("preset", "prompts", "outputs", "sessions", "resample")
-            extra = [key for key in keys if key in own and key != name]
-            if name in own and extra:
-                return f"either {name} or {', '.join(extra)}, not both"
-        if self.trace is None:
-            missing = [name for name in needed if name not in given]
-            if missing:
-                names = ", ".join(needed)
-                instead = "with resample" if self.resample is not None else "a trace, or"
-                return f"{instead} all of {names}; missing: {', '.join(missing)}"
-            for part, key in (("prompts", "unique"), ("sessions", "turns")):
-                if part in given and key not in given[part]:
-                    return f"{part}.{key}: missing"
-            for name in ("format", "tokenizer", "shape"):
-                if name in given:
-                    return f"{name}: got one without a trace, expected none"
+            instead = "with resample"
+        if missing := [name for name in needed if name not in given]:
+            names = ", ".join(needed)
+            return "", f"expected {instead} all of {names}; missing: {', '.join(missing)}"
+        for part, key in (("prompts", "unique"), ("sessions", "turns")):
+            if part in given and key not in given[part]:
+                return f"{part}.{key}", "missing"
+        for name in ("format", "tokenizer", "shape"):
+            if name in given:
+                return name, "got one without a trace, expected none"
         return None
 
 
-def _merged(preset: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    """A preset's settings under a source's own, `prompts` and `sessions` key by key."""
-    merged = {**preset, **{key: value for key, value in own.items() if key != "preset"}}
-    for key in ("prompts", "sessions"):
-        if key in merged:
-            merged[key] = {**preset.get(key, {}), **own.get(key, {})}
-    return merged
+def _without_none(settings: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in settings.items() if value is not None}
 
 
 class MixedSourceSpec(SourceSpec):
@@ -141,7 +144,7 @@ class WorkloadSpec(SourceSpec):
         if self.mix:
             self._check_mix()
         elif mistake := self.mistake(self.SYNTHETIC):
-            raise ValueError(mistake)
+            raise at_key(*mistake)
         if self.n > 1 and (name := self._with_one_output):
             raise ValueError(f"n: got {self.n} with {name}, expected 1")
         if self.beam_search and self.n == 1:
@@ -162,21 +165,23 @@ class WorkloadSpec(SourceSpec):
     def _check_mix(self) -> None:
         single = [*SourceSpec.model_fields.keys() - {"requests", "arrivals"}, "classes"]
         if extra := sorted(key for key in single if getattr(self, key)):
-            raise ValueError(f"mix: got {', '.join(extra)} beside it, expected them in its sources")
+            raise at_key("mix", f"got {', '.join(extra)} beside it, expected them in its sources")
         if self.arrivals is not None and self.requests is None:
-            raise ValueError("requests: got none with a mix and arrivals, expected a number")
+            raise at_key("requests", "got none with a mix and arrivals, expected a number")
         for name, source in self.mix.items():
             if mistake := self._mistake_in_mix(source):
-                names_key = mistake.endswith(": missing")
-                raise ValueError(f"mix.{name}{'.' if names_key else ': expected '}{mistake}")
+                key, what = mistake
+                raise at_key(f"mix.{name}{'.' if key else ''}{key}", what)
 
-    def _mistake_in_mix(self, source: MixedSourceSpec) -> str | None:
-        if self.arrivals is None and source.share is not None:
-            return "no share, for the mix has no arrivals"
+    def _mistake_in_mix(self, source: MixedSourceSpec) -> Mistake | None:
         if self.arrivals is None:
+            if source.share is not None:
+                return "share", f"got {source.share:g}, expected none, for the mix has no arrivals"
             return source.mistake(self.SYNTHETIC)
         if source.share is None:
-            return "a share of the arrivals of the mix"
+            return "share", "got none, expected its share of the arrivals of the mix"
         if source.arrivals is not None:
-            return "no arrivals, for the mix has them"
+            return "arrivals", "got some, expected none, for the mix has them"
+        if source.requests is not None and source.trace is None:
+            return "requests", f"got {source.requests}, expected none, for the mix has a number"
         return source.mistake(("prompts", "outputs"))

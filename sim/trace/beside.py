@@ -1,7 +1,6 @@
 """A fitted scenario and the files beside it, from which its workload is drawn."""
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from workloads import SharingRows, sharing_rows_csv
 from workloads.workload import Int64Column
 
 _MOST_VALUES = 2000  # of a distribution
-_MOST_ROWS = 20_000
 _PARTS = (
     "prompts.txt",
     "outputs.txt",
@@ -26,7 +24,7 @@ _PARTS = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass
 class Beside:
     """The texts of files beside a scenario `out`, by path."""
 
@@ -46,9 +44,7 @@ class Beside:
         return self._empirical(part, (f"{ns / 1e9:.9g}" for ns in _quantiles(times_ns).tolist()))
 
     def rows(self, rows: SharingRows) -> str:
-        """A file of all of them, or of some, as far from each other in the trace."""
-        if len(rows) > _MOST_ROWS:
-            rows = rows.take(np.arange(_MOST_ROWS) * len(rows) // _MOST_ROWS)
+        """A file of all of them."""
         return self._add("requests.csv", sharing_rows_csv(rows))
 
     def _empirical(self, part: str, values: Iterable[object]) -> Any:
@@ -88,21 +84,15 @@ def check_place(out: Path) -> None:
 
 def write_all(texts: dict[Path, str]) -> None:
     """All the files, or none. Raises UserError for a place that cannot be written to."""
-    with _all_or_none([*texts]):
-        for path, text in texts.items():
-            path.write_text(text, "utf-8")
-
-
-@contextmanager
-def _all_or_none(paths: list[Path]) -> Iterator[None]:
-    """Files that are all there at the end, or none."""
-    is_whole = False
+    written: list[Path] = []
     try:
-        yield
-        is_whole = True
-    except OSError as error:
-        raise UserError(f"{paths[-1]}: {(error.strerror or str(error)).lower()}") from None
-    finally:
-        if not is_whole:
-            for path in paths:
-                path.unlink(missing_ok=True)
+        for path, text in texts.items():
+            with path.open("x", encoding="utf-8") as file:
+                written.append(path)
+                file.write(text)
+    except BaseException as error:
+        for done in written:
+            done.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise UserError(f"{path}: {(error.strerror or str(error)).lower()}") from None
+        raise

@@ -40,7 +40,7 @@ def show_trace(
 
     Raises UserError and WorkloadError for mistakes of the user.
     """
-    _check_options(convert, figure, fit_to, as_json=as_json)
+    _check_options(block_size, convert, figure, fit_to, as_json=as_json)
     trace = _requests(path, format_name, tokenizer)
     if convert is not None:
         _convert(trace, convert)
@@ -71,8 +71,8 @@ def _requests(path: str, format_name: str | None, tokenizer: Path | None) -> Tra
     if Path(path).suffix not in (".yaml", ".yml"):
         count_tokens = token_counter(tokenizer) if tokenizer else None
         return read_trace(read_source(path), format_name, count_tokens)
-    from sim.build import build_workload
     from sim.scenario.file import load_scenario
+    from sim.sources import build_workload
 
     for option, given in (("--format", format_name), ("--tokenizer", tokenizer)):
         if given is not None:
@@ -85,7 +85,12 @@ def _title(format_name: str) -> str:
 
 
 def _check_options(
-    convert: Path | None, figure: Path | None, fit_to: Path | None, *, as_json: bool
+    block_size: int | None,
+    convert: Path | None,
+    figure: Path | None,
+    fit_to: Path | None,
+    *,
+    as_json: bool,
 ) -> None:
     """What is wrong with them is said before the work."""
     if convert is not None and convert.suffix not in _WRITERS:
@@ -98,6 +103,8 @@ def _check_options(
         check_place(fit_to)
     if fit_to is not None and as_json:
         raise UserError("--fit: got --json beside it, expected one of the two")
+    if fit_to is not None and block_size is not None and figure is None:
+        raise UserError(f"--fit: got --block-size {block_size} beside it, expected none")
 
 
 def _convert(trace: Trace, convert: Path) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import yaml
 
-from sim.build import build_workload
 from sim.scenario.file import load_scenario
 from sim.scenario.mistakes import validated
+from sim.sources import build_workload
 from sim.trace.beside import Beside, write_all
 from sim.trace.sessions import fit_sessions
 from workloads import Trace, Workload, sharing_rows
@@ -48,6 +48,8 @@ def fit(trace: Trace, out: Path) -> Fit:
         "engine": {"num_blocks": "auto", "max_model_len": longest},
         "workload": {"requests": len(trace), "arrivals": arrivals, **parts},
     }
+    if trace.priority is not None and trace.priority.any():
+        notes = (*notes, "not fitted: priorities; see `workload.classes`")
     return Fit(scenario, beside.texts, (*notes, *more_notes))
 
 

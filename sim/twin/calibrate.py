@@ -8,13 +8,14 @@ from threadpoolctl import threadpool_limits
 
 from engine.config import EngineConfig
 from engine.engine import Engine
-from sim.build import build_engine, build_workload
+from sim.build import build_engine
 from sim.errors import UserError
 from sim.latency.timed_steps import TimedStep
 from sim.recorder import Recorder
 from sim.scenario import Scenario
 from sim.scenario.deployed import build_config
 from sim.simulate import rare_garbage_collection, request_maker
+from sim.sources import build_workload
 from sim.twin.live import CpuClock, LiveReplica, Senders
 from workloads import Workload
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from threadpoolctl import threadpool_limits
 
 from engine.engine import Engine
-from sim.build import build_engine, build_workload
+from sim.build import build_engine
 from sim.errors import UserError
 from sim.latency.fitted import Fit, Residuals, fit, residuals, total_s
 from sim.latency.linear import LinearLatency
@@ -17,6 +17,7 @@ from sim.records import Records
 from sim.scenario import LinearSpec, Scenario
 from sim.scenario.deployed import build_config
 from sim.simulate import rare_garbage_collection, request_maker, simulate
+from sim.sources import build_workload
 from sim.twin.calibrate import time_steps
 from sim.twin.live import Clock, CpuClock, LiveReplica, WallClock, senders_of
 

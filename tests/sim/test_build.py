@@ -5,9 +5,10 @@ import pytest
 
 import workloads as w
 from engine import Engine, ReplayEngine, Request, SamplingParams
-from sim.build import build_engine, build_workload
+from sim.build import build_engine
 from sim.scenario.deployed import build_config
 from sim.simulate import simulate
+from sim.sources import build_workload
 
 SEED = 3
 SYNTHETIC = {

@@ -8,9 +8,10 @@ import pytest
 
 from engine import Runner, Step
 from engine.runners import ReplayRunner
-from sim.build import build_engine, build_workload
+from sim.build import build_engine
 from sim.scenario.deployed import build_config
 from sim.simulate import simulate
+from sim.sources import build_workload
 
 # All that could depend on an order: sharing, preemption, several systems over several processes.
 SCENARIO = """\

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sim import catalogue
-from sim.build import build_workload
+from sim.sources import build_workload
 from workloads import Trace, Workload, read_source, read_trace
 
 ROOT = Path(__file__).parents[2]

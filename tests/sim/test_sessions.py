@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from sim import build
-from sim.build import build_workload
 from sim.errors import UserError
 from sim.scenario.file import load_scenario
 from sim.simulate import simulate
+from sim.sources import build_workload
 from sim.twin.twin import check_can_be_twinned
 
 MS = 1_000_000

@@ -44,6 +44,13 @@ def test_gaps_are_those_of_one_of_several_outputs():
     """Three outputs of 5 tokens each: 4 gaps in 2 s."""
     rows = requests((0, 1, 3, 15, "a"))
     assert with_slos(rows, {"a": SloSpec(tpot_s=0.5)}, 3)["met_slo"].tolist() == [True]
+    assert with_slos(rows, {"a": SloSpec(tpot_s=0.49)}, 3)["met_slo"].tolist() == [False]
+
+
+def test_outputs_of_one_token_have_no_tpot_to_miss():
+    """Three of them, the last 2 s after the first."""
+    rows = requests((0, 1, 3, 3, "a"))
+    assert with_slos(rows, {"a": SloSpec(tpot_s=0.1)}, 3)["met_slo"].tolist() == [True]
 
 
 def test_goodput_of_a_run_by_class(new_scenario):

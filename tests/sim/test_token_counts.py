@@ -135,7 +135,7 @@ def test_a_word_that_a_tokenizer_has_not(tmp_path):
     (tmp_path / "words.json").write_text(words.to_str())
     count = token_counter(tmp_path / "words.json")
     assert count("hello") == 1
-    with pytest.raises(UserError, match=r"words\.json: cannot take 'world': WordLevel error"):
+    with pytest.raises(WorkloadError, match=r"words\.json: cannot take 'world': WordLevel error"):
         count("world")
 
 

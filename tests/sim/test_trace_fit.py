@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sim.build import build_workload
 from sim.scenario import Scenario
+from sim.sources import build_workload
 from sim.trace.comparison import comparison
 from sim.trace.fit import drawn, fit, write
 from workloads import Source, Trace, read_trace, trace_of_workload

@@ -1,16 +1,18 @@
 """Workloads by name, mixes of several, and what a scenario may not say of them."""
 
 import json
+import math
 import re
 
 import numpy as np
 import pytest
 
 from sim import catalogue
-from sim.build import build_workload
 from sim.errors import UserError
 from sim.scenario.file import dump_scenario, load_scenario, points
 from sim.simulate import simulate
+from sim.sources import build_workload
+from workloads import WorkloadError
 
 PRESETS = catalogue.names("workloads")
 
@@ -93,10 +95,9 @@ def test_mix_by_shares(load):
     workload = build_workload(load(MIX))
     assert workload.class_names == ("talk", "search")
     assert set(workload.priority[workload.class_numbers == 0].tolist()) == {1}
-    sessions = workload.previous < 0
-    assert (workload.class_numbers[sessions] == 0).sum() > (
-        workload.class_numbers[sessions] == 1
-    ).sum()
+    of_sessions = workload.class_numbers[workload.previous < 0]
+    num, num_talks = len(of_sessions), int((of_sessions == 0).sum())
+    assert abs(num_talks - 0.75 * num) < 4 * math.sqrt(num * 0.75 * 0.25)  # standard errors
 
 
 def test_share_can_be_swept_and_leaves_what_a_source_draws(load):
@@ -127,6 +128,49 @@ def test_sources_with_times_of_their_own(load, tmp_path):
     assert workload.prompt_tokens.tolist() == [10, 10, 7, 7, 7, 10]
 
 
+def test_a_trace_without_times_takes_those_of_the_mix(load, tmp_path):
+    (tmp_path / "t.csv").write_text("prompt_tokens,output_tokens\n" + "10,2\n" * 100)
+    sources = "log: {share: 1, trace: t.csv}, chat: {share: 1, preset: chat}"
+    workload = build_workload(load(f"{{requests: 60, {A}, mix: {{{sources}}}}}"))
+    assert len(workload) == 60
+    assert set(workload.prompt_tokens[workload.class_numbers == 0].tolist()) == {10}
+
+
+def test_sessions_that_the_model_length_ends_are_made_up_for(load):
+    """Tasks of agents leave no room for a second turn, so there must be more sessions."""
+    mix = "agents: {share: 9, preset: tool-agents}, chat: {share: 1, preset: chat}"
+    scenario = load(f"{{requests: 300, {A}, mix: {{{mix}}}}}", "engine.max_model_len=4096")
+    workload = build_workload(scenario)
+    assert len(workload) == 300
+    assert any("agents: " in note and "ended early" in note for note in workload.notes)
+
+
+def test_a_trace_that_is_too_short_for_its_share_is_named(load, tmp_path):
+    (tmp_path / "t.csv").write_text("arrival_s,prompt_tokens,output_tokens\n1,10,2\n")
+    sources = "log: {share: 1, trace: t.csv}, chat: {share: 1, preset: chat}"
+    with pytest.raises(WorkloadError, match=r"workload\.mix: log: got 1 single requests, expected"):
+        build_workload(load(f"{{requests: 60, {A}, mix: {{{sources}}}}}"))
+
+
+def test_fewer_requests_than_asked_for_are_noted(load):
+    source = "a: {requests: 3, preset: retrieval, arrivals: {constant: {rate: 1}}}"
+    workload = build_workload(load(f"{{requests: 9, mix: {{{source}}}}}"))
+    assert workload.notes == ("9 requests asked for, the mix gives 3",)
+
+
+def test_what_is_null_is_not_taken_from_the_preset(load):
+    workload = build_workload(load(preset("chat", ", sessions: null, prompts: {shared: null}")))
+    assert workload.previous is None
+    assert (np.diff(workload.segment_offsets) == 1).all()
+    assert build_workload(load(preset("chat", ", sessions: null, n: 2"))).num_outputs == 2
+
+
+def test_think_times_beyond_the_clock_are_a_mistake(load):
+    source = "prompts: {unique: 3}, outputs: 2, sessions: {turns: 12, think_time_s: 1e9}"
+    with pytest.raises(WorkloadError, match=r"think times: got a mean of 1e\+09 s, expected less"):
+        build_workload(load(f"{{requests: 60, {A}, {source}}}"))
+
+
 A = "arrivals: {poisson: {rate: 1}}"
 
 
@@ -138,11 +182,14 @@ A = "arrivals: {poisson: {rate: 1}}"
         ("{preset: chat, %s}", "workload: expected a trace, or all of .*; missing: requests"),
         ("{prompts: {}, outputs: 3, requests: 3, %s}", "workload.prompts.unique: missing"),
         ("{preset: chat, requests: 3, n: 2, %s}", "workload.n: got 2 with sessions, expected 1"),
-        ("{mix: {a: {preset: chat}}, requests: 3, %s}", "mix.a: expected a share of the arrivals"),
-        ("{mix: {a: {preset: chat, share: 1}}, requests: 3}", "mix.a: expected no share"),
+        (
+            "{mix: {a: {preset: chat}}, requests: 3, %s}",
+            "mix.a.share: got none, expected its",
+        ),
+        ("{mix: {a: {preset: chat, share: 1}}, requests: 3}", "mix.a.share: got 1, expected none"),
         (
             "{mix: {a: {preset: chat, share: 1, %s}}, requests: 3, %s}",
-            "mix.a: expected no arrivals, for the mix has them",
+            "mix.a.arrivals: got some, expected none, for the mix has them",
         ),
         ("{mix: {a: {share: 1, outputs: 3}}, requests: 3, %s}", "mix.a: expected a trace, or all"),
         ("{mix: {a: {share: 1, preset: chat}}, %s}", "workload.requests: got none with a mix"),
@@ -151,6 +198,14 @@ A = "arrivals: {poisson: {rate: 1}}"
             "workload.mix: got outputs beside it",
         ),
         ("{mix: {a: {preset: chat, requests: 3}}}", "mix.a: expected .*missing: arrivals"),
+        (
+            "{mix: {a: {share: 1, preset: chat, requests: 9}}, requests: 3, %s}",
+            "mix.a.requests: got 9, expected none, for the mix has a number",
+        ),
+        (
+            "{mix: {a: {share: 1, preset: chat, format: csv}}, requests: 3, %s}",
+            "mix.a.format: got one without a trace",
+        ),
         (
             "{mix: {a: {share: 1, prompts: {}, outputs: 3}}, requests: 3, %s}",
             "mix.a.prompts.unique: missing",

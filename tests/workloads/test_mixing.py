@@ -119,13 +119,13 @@ def test_priority_of_a_part_stands_for_that_of_its_requests() -> None:
 
 def test_a_part_that_ends_too_early_is_named_with_the_numbers() -> None:
     parts = {"a": Part(source(5, 5)), "b": Part(source(100, 7))}
-    with pytest.raises(WorkloadError, match=r"mix\.a: got 5 .* expected [45]\d for its share"):
+    with pytest.raises(WorkloadError, match=r"^a: got 5 single requests, expected more"):
         mixed(parts, {"a": 1.0, "b": 1.0}, num_requests=100, arrivals=ConstantRate(1), seed=1)
 
 
 def test_a_part_without_times_cannot_be_overlaid() -> None:
     parts = {"a": Part(source(5, 5)), "b": Part(source(5, 7, arrivals=ClosedLoop(1, 0)))}
-    with pytest.raises(WorkloadError, match=r"mix\.b: got requests without times"):
+    with pytest.raises(WorkloadError, match=r"^b: got requests without times"):
         overlaid(parts)
 
 

@@ -142,4 +142,7 @@ def _messages(item: Any, where: str, count_tokens: Callable[[str], int]) -> Iter
         if not (isinstance(who, str) and isinstance(text, str)):
             expected = f"an object with texts `{who_key}` and `{text_key}`"
             raise WorkloadError(problem(f"{where}, message {number}", message, expected))
-        yield who, count_tokens(text)
+        try:
+            yield who, count_tokens(text)
+        except WorkloadError as error:
+            raise WorkloadError(f"{where}, message {number}: {error}") from error

@@ -33,14 +33,14 @@ def other_separator(source: Source) -> list[str]:
     return [f"columns are separated by {_SEPARATORS[sign]}, expected commas"]
 
 
-def misspelt(cells: Collection[str], names: Collection[str]) -> list[str]:
-    """What is wrong with columns that are like these names but for case, spaces and dashes.
+def misspelt(cells: Collection[str], names: Collection[str], kind: str = "column") -> list[str]:
+    """What is wrong with columns, or keys, that are like these names but for case, spaces, dashes.
 
     Nothing where the name stands among the others.
     """
     known = {plain(name): name for name in names}
     return [
-        f"got the column {shown(cell)}, expected {shown(known[plain(cell)])}"
+        f"got the {kind} {shown(cell)}, expected {shown(known[plain(cell)])}"
         for cell in cells
         if plain(cell) in known and known[plain(cell)] not in cells
     ]

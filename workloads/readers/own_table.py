@@ -38,7 +38,8 @@ def read_table(source: Source) -> Table:
     Raises WorkloadError as `read_csv_table` and `read_jsonl` do, for columns that are spelt nearly
     as one of these, and for segments that do not sum to prompt_tokens.
     """
-    if problems := misspelt(sorted(source.keys) or source.columns, (*COLUMNS, *_MORE)):
+    cells, kind = (sorted(source.keys), "key") if source.is_json else (source.columns, "column")
+    if problems := misspelt(cells, (*COLUMNS, *_MORE), kind):
         raise bad_file(source.name, problems)
     return _read_jsonl(source) if source.is_json else _read_csv(source)
 

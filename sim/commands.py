@@ -215,6 +215,92 @@ def sweep(
     sweep_scenario(scenario, settings or [], options)
 
 
+class Find(StrEnum):
+    """What a plan looks for."""
+
+    RATE = "rate"
+    CONCURRENCY = "concurrency"
+    REPLICAS = "replicas"
+    NUM_BLOCKS = "num_blocks"
+
+
+@app.command()
+def plan(
+    scenario: Annotated[Path, typer.Argument(help="Scenario file (YAML).")],
+    slo: Annotated[
+        str,
+        typer.Option(
+            help="What is promised: ttft_p99<1s,tpot_p99<50ms; of each request: ttft<1s,tpot<50ms "
+            "(see --attainment); or in multiples of the request alone: ttft_p90<5x."
+        ),
+    ],
+    find: Annotated[
+        Find, typer.Option(help="The highest rate or concurrency, or fewest replicas or blocks.")
+    ] = Find.RATE,
+    rate: Annotated[
+        float | None, typer.Option(min=1e-6, help="Requests (or sessions) per second to serve.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            help="One value is set; several are alternatives, each searched: "
+            "--set hardware=a100-80gb,h100-80gb --set deployment.tensor_parallel_size=1,2",
+        ),
+    ] = None,
+    system: Annotated[
+        str | None, typer.Option(help="Which system, where the scenario has several.")
+    ] = None,
+    attainment: Annotated[
+        str, typer.Option(help="Share of the requests that must keep promises of each request.")
+    ] = "90%",
+    seeds: Annotated[int, typer.Option(min=2, max=100, help="Runs of each value at first.")] = 4,
+    most_seeds: Annotated[
+        int, typer.Option(min=2, max=1000, help="At most, where fewer do not tell.")
+    ] = 10,
+    warmup: Annotated[
+        str,
+        typer.Option(help="What is not counted of the start: auto (MSER-5), none, or seconds."),
+    ] = "auto",
+    gpu_price: Annotated[
+        float | None, typer.Option(min=0, help="Of a GPU hour, for the cost of a million tokens.")
+    ] = None,
+    compare: Annotated[
+        bool, typer.Option("--neighbours/--no-neighbours", help="Try settings beside the answer.")
+    ] = True,
+    backend: Annotated[BackendName, typer.Option(help="Who makes the runs.")] = BackendName.LOCAL,
+    address: Annotated[
+        str | None, typer.Option(help="Of the scheduler of a Dask or Ray cluster.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the folders of plans.")] = Path("plans"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, not words.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar and no notes.")] = False,
+) -> None:
+    """Find the most that keeps promises of latency, or the least that is needed, and how surely.
+
+    Example: kvsim plan scenarios/azure_conv.yaml --slo "ttft_p99<1s,tpot_p99<50ms"
+    """
+    from sim.parallel import Backend
+    from sim.plan.command import Options, plan_scenario
+
+    options = Options(
+        slo=slo,
+        find=find.value,
+        rate=rate,
+        system=system,
+        attainment=attainment,
+        seeds=(seeds, max(seeds, most_seeds)),
+        warmup=warmup,
+        gpu_price=gpu_price,
+        compare=compare,
+        backend=Backend(backend.value, address),
+        out=out,
+        as_json=as_json,
+        quiet=quiet,
+    )
+    plan_scenario(scenario, settings or [], options)
+
+
 @app.command()
 def systems(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, not a table.")] = False,

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from itertools import count
+from typing import Any
 
 import numpy as np
 
@@ -42,7 +43,9 @@ def bootstrapped(trace: Trace, stretch_s: float, seed: int) -> Trace:
             shift_ns = (place - source) * stretch_ns
             pieces.append(_piece(trace, np.sort(rows), shift_ns, next(uses[source])))
     if not pieces:
-        raise WorkloadError(problem("bootstrap_s", stretch_s, "longer stretches, for all are empty"))
+        raise WorkloadError(
+            problem("bootstrap_s", stretch_s, "longer stretches, for all are empty")
+        )
     note = f"{num} stretches of {stretch_s:g} s drawn from it with replacement"
     return _joined(trace, pieces, note)
 
@@ -70,7 +73,7 @@ def num_contents(trace: Trace) -> int:
 def _joined(trace: Trace, pieces: list[Trace], note: str) -> Trace:
     """Pieces one after the other in time. Times count from the first request."""
     firsts = np.cumsum([0, *(len(piece) for piece in pieces)]).tolist()
-    columns: dict[str, Int64Column] = {}
+    columns: dict[str, Any] = {}
     for name in ("arrival_ns", "prompt_tokens", "output_tokens", "think_time_ns", "answer_ids"):
         if getattr(trace, name) is not None:
             columns[name] = np.concatenate([getattr(piece, name) for piece in pieces])

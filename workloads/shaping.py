@@ -153,8 +153,8 @@ def _clip_segments(segments: Segments, most: int) -> Segments:
 
 def _repeated(trace: Trace, times: int) -> Trace:
     last_ns = 0 if trace.arrival_ns is None else int(trace.arrival_ns[-1])
-    num_contents = num_contents(trace) * times
-    if (2 * last_ns + 10**9) * times > LATEST_NS or num_contents >= MOST_CONTENT_IDS:
+    num_ids = num_contents(trace) * times
+    if (2 * last_ns + 10**9) * times > LATEST_NS or num_ids >= MOST_CONTENT_IDS:
         expected = "fewer: arrivals or content ids would leave the range of 64 bits"
         raise WorkloadError(problem("repeat", times, expected))
     number = np.repeat(np.arange(times), len(trace))

@@ -37,6 +37,22 @@ def dump_scenario(scenario: Scenario) -> str:
     return to_yaml(data)
 
 
+def with_settings(scenario: Scenario, settings: dict[str, Any], source: str = "") -> Scenario:
+    """The scenario, without its sweep, with other values of some key paths.
+
+    Raises UserError, naming `source`, when a value does not fit its key.
+    """
+    # Without defaults: those of one kind of latency are unknown keys of another.
+    data = scenario.model_dump(exclude={"sweep"}, exclude_unset=True)
+    for key_path, value in settings.items():
+        set_key(data, key_path.split("."), value, f"{source}: sweep.{key_path}")
+    at = ", ".join(f"{key_path}={value!r}" for key_path, value in settings.items())
+    where = f"{source}: sweep at {at}" if source and at else source or at
+    changed = validated(data, where)
+    _check_systems(changed, where)
+    return changed
+
+
 def points(scenario: Scenario, source: str = "sweep") -> list[tuple[dict[str, Any], Scenario]]:
     """The sweep's combinations: the swept values by key path, and the scenario that has them.
 
@@ -45,14 +61,7 @@ def points(scenario: Scenario, source: str = "sweep") -> list[tuple[dict[str, An
     result = []
     for values in itertools.product(*scenario.sweep.values()):
         labels = dict(zip(scenario.sweep, values, strict=True))
-        # Without defaults: those of one kind of latency are unknown keys of another.
-        data = scenario.model_dump(exclude={"sweep"}, exclude_unset=True)
-        for key_path, value in labels.items():
-            set_key(data, key_path.split("."), value, f"{source}: sweep.{key_path}")
-        at = ", ".join(f"{key_path}={value!r}" for key_path, value in labels.items())
-        where = f"{source}: sweep at {at}" if at else source
-        point = validated(data, where)
-        _check_systems(point, where)
+        point = with_settings(scenario, labels, source)
         result.append((labels, point))
     return result
 

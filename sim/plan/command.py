@@ -1,0 +1,310 @@
+"""What `kvsim plan` does: search, print the answer and what it rests on, keep the curve."""
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from rich.table import Table
+
+from sim.errors import InterruptedRun, UserError
+from sim.parallel import Backend
+from sim.plan.evaluate import Evaluator, Verdict
+from sim.plan.flags import vllm_command
+from sim.plan.goals import at_rate, find_goal, with_replications
+from sim.plan.neighbours import neighbours
+from sim.plan.plan import Plan, make_plan
+from sim.plan.slo import Promises, parse_slos
+from sim.progress import progress_bar
+from sim.run_command import assumptions
+from sim.scenario import Scenario
+from sim.scenario.file import dump_scenario, points
+from sim.steady import Warmup
+from sim.sweep.points import load_swept, parse_share
+from sim.sweep.store import Store
+from sim.tables import number, print_table
+from sim.whole_file import whole_file
+
+
+@dataclass(frozen=True)
+class Options:
+    """Of the command; see its help."""
+
+    slo: str
+    find: str
+    rate: float | None
+    system: str | None
+    attainment: str
+    seeds: tuple[int, int]
+    warmup: str
+    gpu_price: float | None
+    compare: bool
+    backend: Backend
+    out: Path
+    as_json: bool
+    quiet: bool
+
+
+def plan_scenario(path: Path, settings: list[str], options: Options) -> None:
+    """Raises UserError and WorkloadError for mistakes of the user, and where nothing will do."""
+    promises = Promises(parse_slos(options.slo), parse_share("--attainment", options.attainment))
+    scenario = load_swept(path, settings)
+    system = _system(scenario, options.system)
+    folder = options.out / scenario.name
+    alternatives = [
+        (labels, _prepared(point, options)) for labels, point in points(scenario, str(path))
+    ]
+    with progress_bar(quiet=options.quiet) as progress:
+        task = progress.add_task(f"{scenario.name}: runs", total=None)
+        evaluator = Evaluator(
+            system,
+            promises,
+            Store(folder / "results"),
+            Warmup.parse(options.warmup),
+            options.seeds,
+            options.backend,
+            on_run=lambda: progress.advance(task),
+        )
+        try:
+            plans = [
+                (labels, make_plan(point, find_goal(point, options.find), evaluator))
+                for labels, point in alternatives
+            ]
+            best = _best(plans)
+            beside = _beside(best, evaluator) if options.compare and best.answer else []
+        except KeyboardInterrupt:
+            kept = f"runs are kept in {folder / 'results'}, the same command goes on"
+            raise InterruptedRun(f"interrupted; {kept}") from None
+    _write(folder, plans, best)
+    if options.as_json:
+        print(json.dumps(_as_data(plans, best, beside, options), indent=1))
+    else:
+        _print(plans, best, beside, options)
+    if not options.quiet:
+        for line in assumptions(best.scenario)[1:]:
+            print(line, file=sys.stderr)
+        print(f"written to {folder}", file=sys.stderr)
+    if best.answer is None:
+        raise UserError(_unreachable(best))
+
+
+def _system(scenario: Scenario, name: str | None) -> str:
+    if name is None and len(scenario.systems) == 1:
+        return next(iter(scenario.systems))
+    if name not in scenario.systems:
+        raise UserError(f"--system: got {name}, expected one of {', '.join(scenario.systems)}")
+    return name
+
+
+def _prepared(scenario: Scenario, options: Options) -> Scenario:
+    if options.rate is not None:
+        if options.find in ("rate", "concurrency"):
+            raise UserError(f"--rate: got one with --find {options.find}, expected none")
+        scenario = at_rate(scenario, options.rate)
+    return with_replications(scenario)
+
+
+def _best(plans: list[tuple[dict[str, Any], Plan]]) -> Plan:
+    """Of the alternatives the one that serves most by a GPU, or needs least."""
+
+    def rank(plan: Plan) -> float:
+        if plan.answer is None:
+            return -float("inf")
+        gpus = plan.num_gpus
+        return plan.answer / gpus if plan.goal.is_highest else -plan.answer * gpus
+
+    return max((plan for _, plan in plans), key=rank)
+
+
+def _beside(best: Plan, evaluator: Evaluator) -> list[tuple[str, Any]]:
+    """Each neighbour of the answer, after as many runs as its first ones."""
+    found = []
+    for name, scenario in neighbours(best.scenario, best.system).items():
+        try:
+            found.append((name, evaluator.evaluate_briefly(scenario)))
+        except UserError:  # such as a model that does not fit
+            continue
+    return found
+
+
+def _unreachable(plan: Plan) -> str:
+    """One line that says why there is no answer."""
+    goal = plan.goal
+    name, ratio = plan.at_answer.worst
+    place = min(plan.boundary.tried)
+    return (
+        f"no {goal.name} keeps {name}: even at {goal.words(place)} it comes to {ratio:.3g} of its "
+        f"limit, mean of {len(plan.at_answer.rows)} runs"
+    )
+
+
+def _write(folder: Path, plans: list[tuple[dict[str, Any], Plan]], best: Plan) -> None:
+    from sim.plan.figure import curve  # matplotlib, slow to import
+    from sim.plots.style import save
+
+    with whole_file(folder / "curve.csv") as path:
+        _curves(plans).to_csv(path, index=False)
+    with whole_file(folder / "curve.png") as path:
+        save(curve(best), path)
+    if best.answer is not None:
+        with whole_file(folder / "answer.yaml") as path:
+            path.write_text(dump_scenario(best.scenario), "utf-8")
+
+
+def _curves(plans: list[tuple[dict[str, Any], Plan]]) -> pd.DataFrame:
+    """A row for each run: what was compared, the value, the seed, metrics and ratios."""
+    rows = []
+    for labels, plan in plans:
+        for place, evaluation in sorted(plan.boundary.tried.items()):
+            for seed, row in enumerate(evaluation.rows, start=plan.scenario.seed):
+                value = {plan.goal.name: plan.goal.values[place]}
+                rows.append({**labels, **value, "seed": seed, **row})
+    return pd.DataFrame(rows)
+
+
+def _as_data(
+    plans: list[tuple[dict[str, Any], Plan]],
+    best: Plan,
+    beside: list[tuple[str, Any]],
+    options: Options,
+) -> dict[str, Any]:
+    return {
+        "alternatives": [
+            {"settings": labels, **_plan_data(plan, options)} for labels, plan in plans
+        ],
+        "best": _plan_data(best, options),
+        "neighbours": [
+            {"setting": name, "verdict": found.verdict.value, "worst": found.worst}
+            for name, found in beside
+        ],
+        "vllm": None if best.answer is None else vllm_command(best.scenario, best.system),
+    }
+
+
+def _plan_data(plan: Plan, options: Options) -> dict[str, Any]:
+    price = options.gpu_price
+    cost = None if price is None else plan.cost_per_million_tokens(price)
+    broken = plan.boundary.broken
+    return {
+        "find": plan.goal.name,
+        "answer": plan.answer,
+        "broken_at": None if broken is None else plan.goal.values[broken],
+        "gpus": plan.num_gpus,
+        "promises": {
+            name: dict(zip(("used", "half_width"), plan.value(plan.at_answer, name), strict=True))
+            for name in plan.at_answer.names
+        },
+        "output_tokens_per_s": plan.at_answer.interval("output_tokens_per_s")[0],
+        "kept_share": plan.at_answer.interval("kept_share")[0],
+        "seeds": len(plan.at_answer.rows),
+        "constraint": plan.constraint,
+        "cost_per_million_output_tokens": cost,
+    }
+
+
+def _print(
+    plans: list[tuple[dict[str, Any], Plan]],
+    best: Plan,
+    beside: list[tuple[str, Any]],
+    options: Options,
+) -> None:
+    if len(plans) > 1:
+        print_table(_alternatives_table(plans, options))
+    if best.answer is None:
+        return
+    for line in _answer_lines(best, options):
+        print(line)
+    print()
+    print_table(_promises_table(best))
+    if beside:
+        print_table(_neighbours_table(best, beside))
+    print("as options of vLLM:\n")
+    print(vllm_command(best.scenario, best.system))
+
+
+def _answer_lines(plan: Plan, options: Options) -> list[str]:
+    boundary, goal = plan.boundary, plan.goal
+    assert boundary.kept is not None
+    which = "highest" if goal.is_highest else "lowest"
+    lines = [f"{which} {goal.name} that keeps every promise: {goal.words(boundary.kept)}"]
+    if boundary.broken is None:
+        lines.append("no value up to the last that was tried breaks one")
+    else:
+        between = boundary.broken - boundary.kept - 1
+        unsure = "" if not between else f"; of {between} values between the runs do not tell"
+        lines.append(f"shown to break one: {goal.words(boundary.broken)}{unsure}")
+    lines.append(f"what binds there: {plan.constraint}")
+    per_s, width = plan.at_answer.interval("output_tokens_per_s")
+    lines.append(
+        f"at the answer {number(per_s)} ± {number(width)} output tokens/s on "
+        f"{plan.num_gpus} GPU{'s' if plan.num_gpus > 1 else ''}; "
+        f"{plan.at_answer.interval('kept_share')[0]:.1%} of the requests keep every limit"
+    )
+    if options.gpu_price is not None:
+        cost = plan.cost_per_million_tokens(options.gpu_price)
+        if cost is not None:
+            lines.append(
+                f"{cost:.3g} per million output tokens at {options.gpu_price:g} a GPU hour"
+            )
+    return lines
+
+
+def _new_table(*headings: str, title: str | None = None) -> Table:
+    table = Table(
+        box=None,
+        pad_edge=False,
+        padding=(0, 2, 0, 0),
+        title=title,
+        title_justify="left",
+        title_style="bold",
+    )
+    for place, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if place else "left")
+    return table
+
+
+def _promises_table(plan: Plan) -> Table:
+    table = _new_table("promise", "of its limit", "95 % interval", "first broken")
+    for name in plan.at_answer.names:
+        mean, width = plan.value(plan.at_answer, name)
+        beyond = "-" if plan.beyond is None else _share(plan.value(plan.beyond, name)[0])
+        interval = f"{_share(max(mean - width, 0))} to {_share(mean + width)}"
+        table.add_row(name, _share(mean), interval, beyond)
+    return table
+
+
+def _share(ratio: float) -> str:
+    return f"{ratio:.0%}" if ratio < 100 else "no end"
+
+
+def _neighbours_table(plan: Plan, beside: list[tuple[str, Any]]) -> Table:
+    words = plan.goal.words(plan.boundary.kept or 0)
+    table = _new_table(
+        "with", "promises", "worst", "of its limit", "tokens/s", title=f"beside it, at {words}"
+    )
+    verdicts = {Verdict.KEPT: "kept", Verdict.BROKEN: "broken", Verdict.UNSURE: "not sure"}
+    for name, found in beside:
+        worst, ratio = found.worst
+        per_s = number(found.interval("output_tokens_per_s")[0])
+        table.add_row(name, verdicts[found.verdict], worst, _share(ratio), per_s)
+    return table
+
+
+def _alternatives_table(plans: list[tuple[dict[str, Any], Plan]], options: Options) -> Table:
+    keys = list(plans[0][0])
+    goal = plans[0][1].goal
+    headings = [key.rpartition(".")[2] for key in keys]
+    costs = ["per million tokens"] if options.gpu_price is not None else []
+    table = _new_table(*headings, f"{goal.name}, {goal.unit}", "GPUs", "a GPU", *costs)
+    for labels, plan in plans:
+        answer, gpus = plan.answer, plan.num_gpus
+        cells = ["none", str(gpus), "-"]
+        if answer is not None:
+            cells = [number(answer), str(gpus), number(answer / gpus)]
+        if options.gpu_price is not None:
+            cost = plan.cost_per_million_tokens(options.gpu_price) if answer else None
+            cells.append("-" if cost is None else f"{cost:.3g}")
+        table.add_row(*(str(labels[key]) for key in keys), *cells)
+    return table

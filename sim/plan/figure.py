@@ -1,0 +1,56 @@
+"""The curve of a plan: how far each promise is used up along the setting, and its limit."""
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from sim.plan.plan import Plan
+from sim.plots.style import SMALL, SYSTEM_COLOURS, SYSTEM_MARKERS, tidy
+
+_HIGHEST = 3.0  # of the limit: beyond, a promise is broken however far
+
+
+def curve(plan: Plan) -> Figure:
+    """Means over the seeds with their 95 % intervals, from 0 to three times the limit."""
+    figure = Figure(figsize=(7, 4.4), layout="constrained")
+    axes = figure.add_subplot()
+    tried = plan.boundary.tried
+    places = sorted(tried, key=lambda place: plan.goal.values[place])
+    for number, name in enumerate(plan.at_answer.names):
+        points = [plan.value(tried[place], name) for place in places]
+        shown = [
+            (plan.goal.values[place], mean, half_width)
+            for place, (mean, half_width) in zip(places, points, strict=True)
+            if np.isfinite(mean)
+        ]
+        if not shown:
+            continue
+        values, means, half_widths = np.array(shown).T
+        axes.errorbar(
+            values,
+            means,
+            yerr=half_widths,
+            label=name,
+            color=SYSTEM_COLOURS[(number + 1) % len(SYSTEM_COLOURS)],
+            marker=SYSTEM_MARKERS[number % len(SYSTEM_MARKERS)],
+            markersize=5,
+            capsize=3,
+        )
+    axes.axhline(1, color="#555555", lw=1, ls="--")
+    axes.text(0.01, 1.02, "limit", transform=axes.get_yaxis_transform(), va="bottom", **SMALL)
+    if plan.answer is not None:
+        axes.axvline(plan.answer, color="#555555", lw=1, ls=":")
+        words = plan.goal.words(plan.boundary.kept or 0)
+        axes.set_title(f"Promises are kept at {words}", loc="left")
+    axes.set_ylim(0, _HIGHEST)
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter("{x:,g}")
+    axes.xaxis.set_minor_formatter("{x:,g}")
+    axes.set_xlabel(plan.goal.unit)
+    axes.set_ylabel("share of the limit that is used")
+    tidy(axes)
+    figure.legend(frameon=False, loc="outside upper center", ncols=2)
+    num = len(plan.at_answer.rows)
+    figure.supxlabel(
+        f"{num} runs or more a point, bars: 95 % interval", x=0.99, ha="right", **SMALL
+    )
+    return figure

@@ -1,0 +1,175 @@
+"""What a plan looks for: a setting, its values from the easiest on, and what it is called."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sim.errors import UserError
+from sim.scenario import Scenario
+from sim.scenario.file import with_settings
+from sim.sources import build_workload
+
+FINDS = ("rate", "concurrency", "replicas", "num_blocks")
+_RATED = ("constant", "poisson", "gamma", "weibull", "diurnal")  # whose only rate is `rate`
+_STEP = 1.02  # from one value of a geometric row to the next
+_MOST_BLOCKS = 4_000_000
+_MOST_REPLICAS = 256
+_STRETCHES = 60  # of a trace, to be drawn from
+
+
+@dataclass(frozen=True)
+class Goal:
+    """One setting to find.
+
+    is_highest: whether the highest value that keeps the promises is wanted, else the lowest.
+    values: from the one that keeps them most easily on. start: a place among them. stride: of the
+        first steps away from it.
+    apply: the scenario with one of the values. settings: the same for the command line.
+    """
+
+    name: str
+    unit: str
+    is_highest: bool
+    values: tuple[float, ...]
+    start: int
+    stride: int
+    apply: Callable[[float], Scenario]
+    settings: Callable[[float], str]
+
+    def words(self, place: int) -> str:
+        """A value with its unit."""
+        value = self.values[place]
+        text = f"{value:,.3g}" if value < 1000 and self.name == "rate" else f"{value:,.0f}"
+        return f"{text} {self.unit}"
+
+
+def find_goal(scenario: Scenario, name: str) -> Goal:
+    """Raises UserError for a name that is none, and for a scenario that has no such setting."""
+    if name == "rate":
+        return _rate_goal(scenario)
+    if name == "concurrency":
+        return _concurrency_goal(scenario)
+    if name == "num_blocks":
+        return _blocks_goal(scenario)
+    raise UserError(f"--find: got {name!r}, expected one of {', '.join(FINDS)}")
+
+
+def at_rate(scenario: Scenario, rate: float) -> Scenario:
+    """The scenario with so many requests, or sessions, per second."""
+    return _rate_goal(scenario).apply(rate)
+
+
+def with_replications(scenario: Scenario) -> Scenario:
+    """One that another seed makes another: of a trace, stretches are drawn."""
+    spec = scenario.workload
+    shape = spec.shape.build() if spec.shape else None
+    is_random = spec.trace is None or spec.arrivals or (shape and shape.sample < 1)
+    if is_random or (shape and shape.bootstrap_s is not None):
+        return scenario
+    arrival_ns = build_workload(scenario).arrival_ns
+    if arrival_ns is None or not arrival_ns[-1]:
+        return scenario
+    scale = spec.shape.rate_scale if spec.shape else 1.0
+    stretch_s = float(f"{arrival_ns[-1] / 1e9 * scale / _STRETCHES:.3g}")
+    return with_settings(scenario, {"workload.shape.bootstrap_s": stretch_s})
+
+
+def _rate_goal(scenario: Scenario) -> Goal:
+    spec = scenario.workload
+    key, base, now = "", 1.0, 1.0
+    if spec.arrivals is not None:
+        kind = next(name for name, value in spec.arrivals if value is not None)
+        if kind not in _RATED:
+            raise UserError(
+                f"workload.arrivals: got {kind}, expected one of {', '.join(_RATED)} to find a rate"
+            )
+        key, now = f"workload.arrivals.{kind}.rate", spec.arrivals.choice.rate
+    elif spec.trace is not None:
+        key, base = "workload.shape.rate_scale", _trace_rate(scenario)
+        now = base * (spec.shape.rate_scale if spec.shape else 1.0)
+    else:
+        raise UserError("workload: got a mix without arrivals, expected them to find a rate")
+    values = _row(1e-4, 1e5)
+
+    def setting(rate: float) -> float:
+        return float(f"{rate / base:.6g}")
+
+    return Goal(
+        name="rate",
+        unit="sessions/s" if _has_sessions(scenario) else "requests/s",
+        is_highest=True,
+        values=values,
+        start=_nearest(values, now),
+        stride=35,
+        apply=lambda rate: with_settings(scenario, {key: setting(rate)}),
+        settings=lambda rate: f"{key}={setting(rate):g}",
+    )
+
+
+def _has_sessions(scenario: Scenario) -> bool:
+    spec = scenario.workload
+    return spec.trace is None and not spec.mix and spec.with_preset().sessions is not None
+
+
+def _trace_rate(scenario: Scenario) -> float:
+    """Of the trace as it is, sessions or requests per second."""
+    spec = scenario.workload
+    workload = build_workload(scenario)
+    scale = spec.shape.rate_scale if spec.shape else 1.0
+    if workload.arrival_ns is None:
+        raise UserError(f"{spec.trace}: has no times, expected workload.arrivals to find a rate")
+    times_ns = workload.arrival_ns[workload.first_of_sessions]
+    if len(times_ns) < 2 or times_ns[-1] == times_ns[0]:
+        raise UserError(f"{spec.trace}: all requests come at once, expected a rate to begin with")
+    return float((len(times_ns) - 1) / ((times_ns[-1] - times_ns[0]) / 1e9) / scale)
+
+
+def _concurrency_goal(scenario: Scenario) -> Goal:
+    arrivals = scenario.workload.arrivals
+    if arrivals is None or arrivals.closed_loop is None:
+        raise UserError("workload.arrivals: expected a closed_loop to find a concurrency")
+    key = "workload.arrivals.closed_loop.concurrency"
+    values = _whole(1, 1_000_000)
+    return Goal(
+        name="concurrency",
+        unit="users",
+        is_highest=True,
+        values=values,
+        start=_nearest(values, arrivals.closed_loop.concurrency),
+        stride=16,
+        apply=lambda users: with_settings(scenario, {key: int(users)}),
+        settings=lambda users: f"{key}={users:.0f}",
+    )
+
+
+def _blocks_goal(scenario: Scenario) -> Goal:
+    key = "engine.num_blocks"
+    now = scenario.engine.num_blocks
+    values = tuple(reversed(_whole(1, _MOST_BLOCKS)))
+    return Goal(
+        name="num_blocks",
+        unit="blocks",
+        is_highest=False,
+        values=values,
+        start=_nearest(values, now if isinstance(now, int) else 4096),
+        stride=35,
+        apply=lambda blocks: with_settings(scenario, {key: int(blocks)}),
+        settings=lambda blocks: f"{key}={blocks:.0f}",
+    )
+
+
+def _row(low: float, high: float) -> tuple[float, ...]:
+    """Values of three digits, each about 2 % above the one before."""
+    values: dict[float, None] = {}
+    value = low
+    while value < high:
+        values.setdefault(float(f"{value:.3g}"))
+        value *= _STEP
+    return tuple(values)
+
+
+def _whole(low: int, high: int) -> tuple[float, ...]:
+    return tuple(dict.fromkeys(float(round(value)) for value in _row(low, high)))
+
+
+def _nearest(values: tuple[float, ...], value: float) -> int:
+    return min(range(len(values)), key=lambda place: abs(values[place] - value))

@@ -1,0 +1,76 @@
+"""A plan: the boundary along one setting, what binds there, and what stands beside it."""
+
+from dataclasses import dataclass
+
+from sim.plan.evaluate import RATIO, Evaluation, Evaluator
+from sim.plan.goals import Goal
+from sim.plan.limits import binding
+from sim.plan.search import Boundary, find_boundary
+from sim.scenario import Scenario
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What was found of one configuration.
+
+    scenario: as it is at the answer, or where it comes nearest to one.
+    """
+
+    scenario: Scenario
+    system: str
+    goal: Goal
+    boundary: Boundary
+    num_gpus: int
+
+    @property
+    def answer(self) -> float | None:
+        """The value that keeps all promises; None: none does."""
+        kept = self.boundary.kept
+        return None if kept is None else self.goal.values[kept]
+
+    @property
+    def at_answer(self) -> Evaluation:
+        """The runs at the answer, or of the easiest value."""
+        kept = self.boundary.kept
+        return self.boundary.tried[min(self.boundary.tried) if kept is None else kept]
+
+    @property
+    def beyond(self) -> Evaluation | None:
+        """The runs of the first value that breaks a promise."""
+        return None if self.boundary.broken is None else self.boundary.tried[self.boundary.broken]
+
+    @property
+    def constraint(self) -> str:
+        """What binds at the first value that breaks a promise."""
+        if self.beyond is None:
+            return "none of the values that were tried breaks a promise"
+        name, ratio = self.beyond.worst
+        row = self.beyond.rows[0]
+        return f"{name} comes to {ratio:.3g} of its limit; {binding(row, name)}"
+
+    def cost_per_million_tokens(self, gpu_price_per_hour: float) -> float | None:
+        """Output tokens, at the answer; None where nothing comes out."""
+        per_s = self.at_answer.interval("output_tokens_per_s")[0]
+        return gpu_price_per_hour * self.num_gpus / 3600 / per_s * 1e6 if per_s else None
+
+    def value(self, evaluation: Evaluation, name: str) -> tuple[float, float]:
+        """How far a promise is used up, and the half-width of the interval of that."""
+        return evaluation.interval(RATIO + name)
+
+
+def make_plan(scenario: Scenario, goal: Goal, evaluator: Evaluator) -> Plan:
+    """Search along the goal. Raises UserError and WorkloadError as `Evaluator.evaluate` does."""
+    boundary = find_boundary(
+        lambda place: evaluator.evaluate(goal.apply(goal.values[place])),
+        len(goal.values),
+        goal.start,
+        goal.stride,
+    )
+    place = min(boundary.tried) if boundary.kept is None else boundary.kept
+    return Plan(
+        scenario=goal.apply(goal.values[place]),
+        system=evaluator.system,
+        goal=goal,
+        boundary=boundary,
+        num_gpus=scenario.deployment.tensor_parallel_size,
+    )

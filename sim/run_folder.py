@@ -19,7 +19,7 @@ from sim.errors import UserError
 from sim.experiment import Result
 from sim.metrics import summarise, summarise_classes
 from sim.scenario import Scenario
-from sim.scenario.file import dump_scenario
+from sim.scenario.file import dump_scenario, plain
 from sim.scenario.keys import map_paths
 
 _PACKAGES = ("engine", "workloads", "sim")
@@ -32,7 +32,7 @@ def folder_for(scenario: Scenario, out: Path, *, stepwise: bool = False) -> Path
 
     Raises UserError for an input file that cannot be read.
     """
-    content = map_paths(scenario.model_dump(mode="json"), _digest)
+    content = map_paths(plain(scenario), _digest)
     # Unsorted: the order of systems and sweep is that of the tables.
     decisive = json.dumps([content, _versions(), _code_digest(), stepwise])
     return out / f"{scenario.name}-{hashlib.sha256(decisive.encode()).hexdigest()[:10]}"

@@ -50,7 +50,7 @@ def summarise_classes(records: Records) -> dict[str, Row]:
         return {}
     span_ns = requests["finished_ns"].max()
     rows: dict[str, Row] = {}
-    for name, of_class in requests.groupby("class", sort=False):
+    for name, of_class in requests.groupby("class", sort=True):
         finished = of_class[of_class["finished_ns"].notna()]
         rows[str(name)] = {
             "requests": len(of_class),

@@ -15,7 +15,7 @@ from sim.experiment import Result, keys_of
 from sim.fingerprint import code_digest, fingerprint, versions
 from sim.metrics import summarise, summarise_classes
 from sim.scenario import Scenario
-from sim.scenario.file import dump_scenario
+from sim.scenario.file import dump_scenario, plain
 
 
 def folder_for(scenario: Scenario, out: Path, *, stepwise: bool = False) -> Path:
@@ -25,7 +25,7 @@ def folder_for(scenario: Scenario, out: Path, *, stepwise: bool = False) -> Path
 
     Raises UserError for an input file that cannot be read.
     """
-    decisive = fingerprint(scenario.model_dump(mode="json"), stepwise)
+    decisive = fingerprint(plain(scenario), stepwise)
     return out / f"{scenario.name}-{decisive[:10]}"
 
 

@@ -20,6 +20,7 @@ from workloads.trace import Segments, Trace
 _NO_ANSWER = 0
 _NEVER = 1 << 62
 _BLOCK_SIZE = 16  # vLLM's
+_MOST_BLOCKS = 2_000_000  # of all prompts, before they are taken to be larger
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,8 @@ def blocks_of(
 ) -> Blocks | None:
     """The blocks of a trace; None where it does not say what prompts hold.
 
-    block_size: None is that in which the trace knows content, or 16 where it knows every token.
+    block_size: None is that in which the trace knows content or, where it knows every token, 16, or
+        as many times 4 as leave at most 2 million blocks.
     Of the trace's own blocks every prompt's last one counts, though it may be a part; of others
     only whole ones do, as in an engine, unless with_parts.
 
@@ -91,7 +93,7 @@ def blocks_of(
     tokens: list[int] = []
     all_ids = []
     is_own = block_size in (None, segments.block_tokens) and segments.block_tokens > 1
-    size = segments.block_tokens if is_own else block_size or _BLOCK_SIZE
+    size = segments.block_tokens if is_own else block_size or _default_size(trace)
     for content in _own(segments) if is_own else _recut(segments, size, with_parts):
         ids, before = [], -1
         for key, num_tokens in content:
@@ -101,6 +103,13 @@ def blocks_of(
             ids.append(before)
         all_ids.append(ids)
     return Blocks(all_ids, tokens, size)
+
+
+def _default_size(trace: Trace) -> int:
+    size = _BLOCK_SIZE
+    while int((trace.prompt_tokens // size).sum()) > _MOST_BLOCKS:
+        size *= 4
+    return size
 
 
 Content = Sequence[tuple[object, int]]  # (what a block holds, its tokens)

@@ -82,7 +82,7 @@ class Evaluator:
     promises: Promises
     store: Store
     warmup: Warmup
-    seeds: tuple[int, int] = (4, 10)
+    seeds: tuple[int, int] = (2, 10)
     backend: Backend = LOCAL
     on_run: Callable[[], None] = lambda: None
 

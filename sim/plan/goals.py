@@ -99,7 +99,7 @@ def _rate_goal(scenario: Scenario) -> Goal:
         is_highest=True,
         values=values,
         start=_nearest(values, now),
-        stride=35,
+        stride=18,
         apply=lambda rate: with_settings(scenario, {key: setting(rate)}),
         settings=lambda rate: f"{key}={setting(rate):g}",
     )

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from sim.errors import UserError
+from sim.metrics import tpot_ns
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -73,20 +74,18 @@ def seconds(requests: pd.DataFrame, num_outputs: int) -> dict[str, FloatArray]:
 
     A request of a single token has no TPOT: nan.
     """
-    times = {
+    times_ns = {
         name: requests[f"{name}_ns"].to_numpy(dtype=np.float64, na_value=np.nan)
         for name in ("arrival", "admitted", "first_token", "finished")
     }
-    gaps = requests["output_tokens"].to_numpy(dtype=np.float64) // num_outputs - 1
-    decoding = times["finished"] - times["first_token"]
-    found = {
-        "ttft": times["first_token"] - times["arrival"],
-        "tpot": np.divide(decoding, gaps, out=np.full_like(gaps, np.nan), where=gaps > 0),
-        "e2e": times["finished"] - times["arrival"],
-        "queueing": times["admitted"] - times["arrival"],
+    found_ns = {
+        "ttft": times_ns["first_token"] - times_ns["arrival"],
+        "tpot": tpot_ns(requests, num_outputs),
+        "e2e": times_ns["finished"] - times_ns["arrival"],
+        "queueing": times_ns["admitted"] - times_ns["arrival"],
     }
-    is_lost = np.isnan(times["finished"])
-    return {name: np.where(is_lost, np.inf, values / 1e9) for name, values in found.items()}
+    is_lost = np.isnan(times_ns["finished"])
+    return {name: np.where(is_lost, np.inf, values / 1e9) for name, values in found_ns.items()}
 
 
 @dataclass(frozen=True)

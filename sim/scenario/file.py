@@ -31,10 +31,22 @@ def load_scenario(path: Path, overrides: list[str] | None = None) -> Scenario:
     return scenario
 
 
+def plain(scenario: Scenario) -> dict[str, Any]:
+    """Plain data that loads as this scenario again: every default and workload preset written out.
+
+    A workload whose presets are swept stays as it was written.
+    """
+    is_swept = any(key.startswith("workload.") and key.endswith("preset") for key in scenario.sweep)
+    if is_swept:
+        workload = scenario.workload.model_dump(mode="json", exclude_unset=True)
+    else:
+        workload = scenario.workload.written_out().model_dump(mode="json", exclude_none=True)
+    return {**scenario.model_dump(mode="json", exclude_none=True), "workload": workload}
+
+
 def dump_scenario(scenario: Scenario) -> str:
-    """YAML that loads as this scenario again, with every default written out."""
-    data = scenario.model_dump(mode="json", exclude_none=True)
-    return to_yaml(data)
+    """YAML of `plain`."""
+    return to_yaml(plain(scenario))
 
 
 def with_settings(scenario: Scenario, settings: dict[str, Any], source: str = "") -> Scenario:

@@ -1,8 +1,8 @@
 """What requests are like, as a scenario writes it: prompts, sessions, parts of traces, classes."""
 
-from typing import Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 import workloads as w
 from sim.scenario.distributions import Durations, DurationSpec, Lengths
@@ -105,6 +105,15 @@ class SloSpec(Spec):
     ttft_s: float | None = Field(None, gt=0, le=LONGEST_S)
     tpot_s: float | None = Field(None, gt=0, le=LONGEST_S)
     e2e_s: float | None = Field(None, gt=0, le=LONGEST_S)
+
+    @model_validator(mode="after")
+    def _promises_something(self) -> Self:
+        if self.ttft_s is None and self.tpot_s is None and self.e2e_s is None:
+            raise ValueError("got no limit, expected one of ttft_s, tpot_s, e2e_s")
+        return self
+
+
+ClassName = Annotated[str, Field(pattern=r"^[^\W_][\w .:+/()=%-]{0,39}$")]
 
 
 class ClassSpec(Checked):

@@ -10,6 +10,7 @@ from sim.scenario.arrivals import ArrivalsSpec
 from sim.scenario.distributions import Lengths
 from sim.scenario.requests import (
     BeamSearchSpec,
+    ClassName,
     ClassSpec,
     PromptsSpec,
     SessionsSpec,
@@ -130,8 +131,13 @@ class WorkloadSpec(SourceSpec):
 
     n: int = Field(1, ge=1, le=LARGEST_N)
     beam_search: BeamSearchSpec | None = None
-    classes: dict[str, ClassSpec] = Field({})
-    mix: dict[str, MixedSourceSpec] = Field({})
+    classes: dict[ClassName, ClassSpec] = Field({})
+    mix: dict[ClassName, MixedSourceSpec] = Field({})
+
+    def written_out(self) -> "WorkloadSpec":
+        """The same without presets, also in the sources of a mix."""
+        mix = {name: source.with_preset() for name, source in self.mix.items()}
+        return self.with_preset().model_copy(update={"mix": mix})
 
     @property
     def slos(self) -> dict[str, SloSpec]:

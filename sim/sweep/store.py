@@ -6,6 +6,7 @@ from pathlib import Path
 from sim.experiment import Job
 from sim.fingerprint import fingerprint
 from sim.metrics import Row
+from sim.scenario.file import plain
 from sim.steady import Warmup
 from sim.whole_file import whole_file
 
@@ -17,9 +18,9 @@ def key_of(job: Job, warmup: Warmup, *besides: str) -> str:
 
     Raises UserError for an input file that cannot be read.
     """
-    settings = job.scenario.model_dump(
-        mode="json", exclude={"name", "replications", "systems", "sweep"}
-    )
+    settings = plain(job.scenario.model_copy(update={"sweep": {}}))
+    for key in ("name", "replications", "systems", "sweep"):
+        settings.pop(key, None)
     settings["engine"] = job.scenario.engine_settings(job.system)
     return fingerprint(settings, str(warmup), *besides)[:32]
 

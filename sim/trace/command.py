@@ -11,7 +11,7 @@ from sim.errors import UserError
 from sim.tables import print_table
 from sim.token_counts import token_counter
 from sim.trace.beside import check_place
-from sim.trace.comparison import comparison
+from sim.trace.comparison import comparison, misfits
 from sim.trace.describe import Arrivals, Description, Lengths, Sharing, describe
 from sim.trace.fit import drawn, fit, write
 from workloads import FORMATS, Trace, read_source, read_trace, trace_of_workload
@@ -97,6 +97,9 @@ def _check_options(
         raise UserError(f"{convert}: got {convert.suffix or 'no ending'}, expected .csv or .jsonl")
     if convert is not None and convert.exists():
         raise UserError(f"{convert}: is there, expected a new file")
+    for place in (convert, figure):
+        if place is not None and not place.parent.is_dir():
+            raise UserError(f"{place}: no such folder")
     if figure is not None and figure.suffix not in (".png", ".svg"):
         raise UserError(f"{figure}: got {figure.suffix or 'no ending'}, expected .png or .svg")
     if fit_to is not None:
@@ -129,11 +132,14 @@ def _fit(trace: Trace, fit_to: Path) -> None:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("", "trace", "drawn once from the fit"):
         table.add_column(heading, justify="right" if heading else "left")
-    for row in comparison(trace, trace_of_workload(workload, _SCENARIO)):
+    rows = list(comparison(trace, trace_of_workload(workload, _SCENARIO)))
+    for row in rows:
         table.add_row(*row)
     print_table(table)
-    for note in (*fitted.notes, *(f"drawn: {note}" for note in workload.notes)):
-        print(note)
+    drawn_notes = (f"drawn: {note}" for note in workload.notes)
+    for note in (*fitted.notes, *drawn_notes, misfits(rows, len(trace))):
+        if note is not None:
+            print(note)
 
 
 def _draw(found: Description, figure: Path) -> None:
@@ -173,7 +179,7 @@ def _gaps(arrivals: Arrivals) -> str:
         return ""
     return (
         f"; gaps with a coefficient of variation of {arrivals.cv:.3g} (Poisson: 1), "
-        f"{arrivals.num_ties:,} of 0"
+        f"{arrivals.num_ties:,} gaps of no time"
     )
 
 

@@ -7,6 +7,8 @@ from sim.trace.fit import SHORTEST_S
 from workloads import Trace, sharing_rows
 from workloads.sharing import blocks_of, curve_sizes, lru, unlimited
 
+_MUCH = 0.1
+_FEWEST = 100
 Line = tuple[str, str, str]  # (what, of the trace, of what was drawn)
 
 
@@ -20,6 +22,25 @@ def comparison(trace: Trace, drawn: Trace) -> Iterator[Line]:
     yield from _lengths("prompt", theirs.prompt_tokens, ours.prompt_tokens)
     yield from _lengths("output", theirs.output_tokens, ours.output_tokens)
     yield from _found(trace, drawn)
+
+
+def misfits(lines: list[Line], num_requests: int) -> str | None:
+    """What is off by more than a tenth, in words; nothing of few requests, which chance moves."""
+    found: list[str] = []
+    if num_requests < _FEWEST:
+        return None
+    for what, theirs, ours in lines:
+        before, after = (_number(cell) for cell in (theirs, ours))
+        if before and after is not None and abs(after / before - 1) > _MUCH:
+            found.append(f"{what} {after / before - 1:+.0%}")
+    return f"off by more than a tenth: {'; '.join(found)}" if found else None
+
+
+def _number(cell: str) -> float | None:
+    try:
+        return float(cell.replace(",", "").removesuffix("%"))
+    except ValueError:
+        return None
 
 
 def _arrivals(theirs: Description, ours: Description) -> Iterator[Line]:

@@ -114,7 +114,10 @@ def _system_prompt(trace: Trace) -> tuple[_Groups | None, str]:
     """What first turns begin with, where each begins as some other does."""
     assert trace.previous is not None
     if trace.segments is None:
-        return None, "what prompts hold is not recorded: here sessions share nothing"
+        return None, (
+            "what prompts hold is not recorded: here a later one begins with all before it in its "
+            "session, and sessions share nothing"
+        )
     firsts = np.flatnonzero(trace.previous < 0).tolist()
     by_begin: dict[int, list[int]] = {}
     for session, request in enumerate(firsts):

@@ -31,7 +31,7 @@ def requests(*rows: tuple) -> pd.DataFrame:
         ((0, 1, 3, 5, "a"), {"e2e_s": 2.9, "ttft_s": 5}, False),
         ((0, 1, 1, 1, "a"), {"tpot_s": 1e-6}, True),  # one token has no TPOT
         ((0, 1, None, 3, "a"), {"ttft_s": 5}, False),  # not ended
-        ((0, None, None, 0, "a"), {}, False),  # refused
+        ((0, None, None, 0, "a"), {"ttft_s": 9}, False),  # refused
         ((0, 1, 3, 5, "b"), {"ttft_s": 5}, None),  # of a class without a promise
     ],
 )

@@ -38,7 +38,7 @@ def test_trace_by_hand(shown):
         "trace.jsonl: Mooncake trace, JSONL",
         "3 requests",
         "5 s from the first to the last, 0.4 requests/s; gaps with a coefficient of variation of 1 "
-        "(Poisson: 1), 1 of 0",
+        "(Poisson: 1), 1 gaps of no time",
     ]
     assert "prompt 937.3 1,100 1,200 1,200 1,200 2,812" in lines
     assert "output 20.0 20 30 30 30 60" in lines

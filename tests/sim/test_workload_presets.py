@@ -3,12 +3,14 @@
 import json
 import math
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from sim import catalogue
 from sim.errors import UserError
+from sim.run_folder import folder_for
 from sim.scenario.file import dump_scenario, load_scenario, points
 from sim.simulate import simulate
 from sim.sources import build_workload
@@ -56,6 +58,43 @@ def test_preset_is_what_it_stands_for(load, name):
     assert (one.prompt_tokens == other.prompt_tokens).all()
     assert (one.segment_ids == other.segment_ids).all()
     assert named.workload.with_preset() == load(written).workload
+
+
+def test_what_is_said_beside_a_preset_decides_where_a_run_belongs(load):
+    """A think time of 0 is another workload than the preset's, though it is the default."""
+    plain = load(preset("chat", ", sessions: {turns: 2}"))
+    at_once = load(preset("chat", ", sessions: {turns: 2, think_time_s: 0}"))
+    swept = [
+        load(
+            preset("chat", f", sessions: {{turns: 2{more}}}"),
+            "sweep.workload.preset=[chat, retrieval]",
+        )
+        for more in ("", ", think_time_s: 0")
+    ]
+    folders = {folder_for(one, Path("runs")).name for one in (plain, at_once, *swept)}
+    assert len(folders) == 4
+    mix = "{mix: {a: %s}}"
+    assert (
+        len(
+            {
+                folder_for(load(mix % preset("chat", more)), Path("runs")).name
+                for more in (", sessions: {turns: 2}", ", sessions: {turns: 2, think_time_s: 0}")
+            }
+        )
+        == 2
+    )
+
+
+def test_a_dumped_scenario_is_the_one_that_ran(load, tmp_path):
+    for scenario in (
+        load(preset("chat", ", sessions: {turns: 2}")),
+        load(preset("chat", ", sessions: {turns: 2}"), "sweep.workload.preset=[chat]"),
+    ):
+        path = tmp_path / "again.yaml"
+        path.write_text(dump_scenario(scenario))
+        one, other = build_workload(scenario), build_workload(load_scenario(path))
+        assert one.think_time_ns.tolist() == other.think_time_ns.tolist()
+        assert one.think_time_ns.any()
 
 
 def test_own_parts_win_and_leave_the_others(load):

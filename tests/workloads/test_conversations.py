@@ -126,7 +126,8 @@ def test_what_is_left_out_is_counted() -> None:
     assert trace.notes == (
         *NOTES,
         "1 empty message left out",
-        "2 conversations without an answer to a human left out, the first at conversation 1",
+        "2 conversations without an answer to a human or a tool left out, "
+        "the first at conversation 1",
     )
 
 
@@ -141,7 +142,7 @@ def test_wrong_items_are_in_one_report() -> None:
 
 
 def test_nothing_left_is_an_error() -> None:
-    with pytest.raises(WorkloadError, match="no answer to a human in 1 conversations"):
+    with pytest.raises(WorkloadError, match="no answer to a human or a tool in 1 conversations"):
         read(sharegpt(("human", "a")))
 
 
@@ -149,3 +150,17 @@ def test_a_list_that_is_cut() -> None:
     text = json.dumps([sharegpt(*TWO_TURNS), sharegpt(*TWO_TURNS)])[:-9]
     with pytest.raises(WorkloadError, match=r"^chats.json: not a JSON list: "):
         read_trace(Source("chats.json", text), "conversations")
+
+
+def test_answers_to_tools_are_turns_and_texts_of_parts_count() -> None:
+    """A question of 2 bytes, a call without text, a result of 3 in two parts, an answer of 4."""
+    parts = [{"type": "text", "text": "ab"}, {"type": "image_url"}, {"type": "text", "text": "c"}]
+    messages = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": None},
+        {"role": "tool", "content": parts},
+        {"role": "assistant", "content": "done"},
+    ]
+    trace = read_trace(Source("c.json", json.dumps([{"messages": messages}])))
+    assert trace.prompt_tokens.tolist() == [5]
+    assert trace.output_tokens.tolist() == [4]

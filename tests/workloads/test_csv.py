@@ -34,7 +34,7 @@ def test_two_columns_of_one_meaning_are_both_named() -> None:
         read("time_s,timestamp,input_tokens,output_length", "1,1,1,1")
     assert str(error.value) == (
         "trace.csv: columns: got ['time_s', 'timestamp'], expected one of arrival_s, timestamp_s, "
-        "arrived_at, time_s, timestamp"
+        "arrived_at, time_s, timestamp, arrival_time, created_at, time"
     )
 
 
@@ -84,3 +84,24 @@ def test_negative_nan_of_quirks(data_dir: Path) -> None:
             (8, "input_length", "500.7"),
         )
     )
+
+
+def test_times_may_be_dates() -> None:
+    rows = "2026-11-03T09:00:00.134Z,5,6\n2026-11-03T10:00:01.634+01:00,7,8\n"
+    trace = read_trace(Source("t.csv", "timestamp,prompt_tokens,completion_tokens\n" + rows))
+    assert trace.arrival_ns is not None
+    assert trace.arrival_ns.tolist() == [0, 1_500_000_000]
+    assert trace.prompt_tokens.tolist() == [5, 7]
+    assert trace.output_tokens.tolist() == [6, 8]
+    assert any("2 zones" in note for note in trace.notes)
+
+
+def test_dates_and_seconds_in_one_column_are_a_mistake() -> None:
+    text = "timestamp,prompt_tokens,output_tokens\n2026-11-03T09:00:00Z,5,6\n17,7,8\n"
+    with pytest.raises(WorkloadError, match="line 3, column timestamp: got '17', expected YYYY"):
+        read_trace(Source("t.csv", text))
+
+
+def test_the_one_column_that_is_missing_is_named() -> None:
+    with pytest.raises(WorkloadError, match=r"no column of output tokens among .* expected one of"):
+        read_trace(Source("t.csv", "timestamp,prompt_tokens,answer\n1,2,3\n"))

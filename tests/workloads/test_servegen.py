@@ -127,8 +127,8 @@ def test_the_dataset_may_be_gzipped(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("x,0.5,1,Gamma,1,2", "start: got 'x', expected seconds, a number from 0"),
-        ("6e2,0.5,1,Gamma,1,2", "start: got '6e2', expected seconds, a number from 0"),
+        ("x,0.5,1,Gamma,1,2", "start: got 'x', expected seconds, a number from 0 to 9e9"),
+        ("6e12,0.5,1,Gamma,1,2", "start: got '6e12', expected seconds, a number from 0 to 9e9"),
         ("0,0.5,1,Gamma,1,2", "start: got '0', expected above 0"),
         ("600,nan,1,Gamma,1,2", "rate: got 'nan', expected a number from 1e-09 to 1e+06"),
         ("600,-1,1,Gamma,1,2", "rate: got '-1', expected a number from 1e-09 to 1e+06"),

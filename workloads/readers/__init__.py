@@ -112,6 +112,8 @@ def _format_of(source: Source) -> str:
             return name
     if problems := _nearly(source):
         raise bad_file(source.name, problems)
+    if not source.is_json and (missing := generic_csv.missing_column(source)):
+        raise bad_file(source.name, [missing])
     raise WorkloadError(
         f"{source.name}: of no known format: got {_seen(source)}, expected one of "
         f"{', '.join(FORMATS)} (docs/traces.md); `format` may name it"

@@ -24,6 +24,7 @@ from workloads.workload import int64_column
 
 _FORMS = {"conversations": ("from", "value"), "messages": ("role", "content")}
 _ASKING = ("human", "user")
+_TOOLS = ("tool", "function", "observation")
 _ANSWERING = ("gpt", "assistant", "chatgpt", "bing", "bard")
 
 Message = tuple[str, int]  # who, num_tokens
@@ -46,7 +47,7 @@ class _Turns:
         for who, num_tokens in messages:
             segment = (self.num_contents, num_tokens)
             self.num_contents += 1
-            if who in _ANSWERING and last_who in _ASKING:
+            if who in _ANSWERING and last_who in (*_ASKING, *_TOOLS):
                 self.lines.append(line)
                 self.contents.append(tuple(said))
                 self.answers.append(segment)
@@ -63,11 +64,11 @@ def recognises(source: Source) -> bool:
 
 
 def read(source: Source, count_tokens: Callable[[str], int] | None = None) -> Trace:
-    """Read the conversations: each is a session, each answer to a human one of its turns.
+    """Read the conversations: each is a session, each answer to a human or a tool one of its turns.
 
     A prompt is all that was said before, system and other messages included, so turns share it;
     the next turn is sent as soon as one is answered (think time 0). There are no times. Empty
-    messages, and conversations without an answer to a human, are left out and counted.
+    messages, and conversations without an answer to a human or a tool, are left out and counted.
 
     count_tokens: of each message; None: its bytes, as a note says. What a chat template writes
     between messages is not counted.
@@ -100,12 +101,14 @@ def read(source: Source, count_tokens: Callable[[str], int] | None = None) -> Tr
     notes += note_rows(
         np.array(is_left_out, dtype=np.bool_),
         numbers,
-        "without an answer to a human left out",
+        "without an answer to a human or a tool left out",
         noun="conversation",
         counted=counted,
     )
     if not turns.lines:
-        raise WorkloadError(f"{source.name}: no answer to a human in {len(items)} conversations")
+        raise WorkloadError(
+            f"{source.name}: no answer to a human or a tool in {len(items)} conversations"
+        )
     rows = Rows(
         time_ns=None,
         prompt_tokens=int64_column([sum(n for _, n in content) for content in turns.contents]),
@@ -128,6 +131,12 @@ def _num_bytes(text: str) -> int:
     return len(text.encode("utf-8", "surrogatepass"))
 
 
+def _text_of(part: dict[str, Any]) -> str:
+    """Of a part of a message that is text; of an image, say, none."""
+    text = part.get("text")
+    return text if isinstance(text, str) else ""
+
+
 def _messages(item: Any, where: str, count_tokens: Callable[[str], int]) -> Iterator[Message]:
     """Raises WorkloadError for the first thing wrong."""
     form = next((form for form in _FORMS if isinstance(item, dict) and form in item), None)
@@ -139,6 +148,10 @@ def _messages(item: Any, where: str, count_tokens: Callable[[str], int]) -> Iter
         if isinstance(message, dict):
             who, text = message.get(who_key), message.get(text_key, "")
         text = "" if text is None else text  # an assistant's call of a tool has no content
+        if isinstance(text, list) and all(
+            isinstance(part, dict) for part in text
+        ):  # of parts, such as texts and images
+            text = "".join(_text_of(part) for part in text)
         if not (isinstance(who, str) and isinstance(text, str)):
             expected = f"an object with texts `{who_key}` and `{text_key}`"
             raise WorkloadError(problem(f"{where}, message {number}", message, expected))

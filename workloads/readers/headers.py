@@ -6,6 +6,7 @@ from collections.abc import Collection
 from workloads.checks import shown
 from workloads.source import Source
 
+_ALIASES = {"session_id": "session", "conversation_id": "session"}
 _SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 
 
@@ -39,6 +40,7 @@ def misspelt(cells: Collection[str], names: Collection[str], kind: str = "column
     Nothing where the name stands among the others.
     """
     known = {plain(name): name for name in names}
+    known |= {alias: name for alias, name in _ALIASES.items() if name in names}
     return [
         f"got the {kind} {shown(cell)}, expected {shown(known[plain(cell)])}"
         for cell in cells

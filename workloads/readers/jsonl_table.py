@@ -157,6 +157,10 @@ def parse_json(text: str) -> Any:
         raise ValueError(f"{early}{error.msg} at {_position(text, error.pos)}") from None
     except RecursionError:
         raise ValueError("nested too deeply") from None
+    except ValueError as error:
+        if "integer string conversion" in str(error):  # thousands of digits
+            raise ValueError("got a number of thousands of digits") from None
+        raise
 
 
 def _unique(text: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -28,5 +28,5 @@ def read(source: Source) -> Trace:
     Raises WorkloadError as `find_columns` and `read_requests` do.
     """
     names = Names(None, *find_columns(source, (PROMPT, OUTPUT)))
-    note = f"no arrival column found among {listed(source.columns)}"
+    note = f"no arrival column (such as arrival_s) found among {listed(source.columns)}"
     return read_requests(source, names, format="lengths", notes=(note,))

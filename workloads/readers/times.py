@@ -12,11 +12,11 @@ _DATE = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,9}))?"
     r"(Z|[+-][0-9]{2}:?[0-9]{2})?"
 )
-_NUMBER = re.compile(r"[0-9]{1,13}(\.[0-9]{1,18})?")
+_NUMBER = re.compile(r"[0-9]{1,13}(\.[0-9]{1,18})?([eE][-+]?[0-9]{1,2})?")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 DATE_EXPECTED = "YYYY-MM-DD HH:MM:SS.fffffff, from 1970 to 2199"
-SECONDS_EXPECTED = "seconds, a number from 0"
+SECONDS_EXPECTED = "seconds, a number from 0 to 9e9"
 
 
 def date_ns(text: str) -> int | None:

@@ -254,9 +254,11 @@ def plan(
     attainment: Annotated[
         str, typer.Option(help="Share of the requests that must keep promises of each request.")
     ] = "90%",
-    seeds: Annotated[int, typer.Option(min=2, max=100, help="Runs of each value at first.")] = 2,
+    seeds: Annotated[
+        int, typer.Option(min=3, max=100, help="Runs of a value where two do not tell.")
+    ] = 4,
     most_seeds: Annotated[
-        int, typer.Option(min=2, max=1000, help="At most, where fewer do not tell.")
+        int, typer.Option(min=3, max=1000, help="At most, where fewer do not tell.")
     ] = 10,
     warmup: Annotated[
         str,

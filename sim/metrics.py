@@ -182,9 +182,14 @@ def half_width_95(values: npt.NDArray[np.float64]) -> float | None:
 
     Student's t with n - 1 degrees of freedom; None for a single run, which says nothing of it.
     """
+    return half_width(values, 0.95)
+
+
+def half_width(values: npt.NDArray[np.float64], confidence: float) -> float | None:
+    """The same of an interval that covers the mean with this probability."""
     n = len(values)
     if n < 2:
         return None
     from scipy.special import stdtrit  # slow to import, and not needed for a single run
 
-    return float(stdtrit(n - 1, 0.975) * np.std(values, ddof=1) / math.sqrt(n))
+    return float(stdtrit(n - 1, (1 + confidence) / 2) * np.std(values, ddof=1) / math.sqrt(n))

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from sim.errors import InterruptedRun, UserError
 from sim.parallel import Backend
-from sim.plan.evaluate import Evaluator, Verdict
+from sim.plan.evaluate import Evaluation, Evaluator
 from sim.plan.flags import vllm_command
 from sim.plan.goals import at_rate, find_goal, with_replications
 from sim.plan.neighbours import neighbours
@@ -26,6 +26,9 @@ from sim.sweep.points import load_swept, parse_share
 from sim.sweep.store import Store
 from sim.tables import number, print_table
 from sim.whole_file import whole_file
+
+Beside = tuple[str, Evaluation]  # a setting as one writes it, and its runs
+_NEIGHBOUR_SEEDS = 4
 
 
 @dataclass(frozen=True)
@@ -118,15 +121,11 @@ def _best(plans: list[tuple[dict[str, Any], Plan]]) -> Plan:
     return max((plan for _, plan in plans), key=rank)
 
 
-def _beside(best: Plan, evaluator: Evaluator) -> list[tuple[str, Any]]:
-    """Each neighbour of the answer, after as many runs as its first ones."""
-    found = []
-    for name, scenario in neighbours(best.scenario, best.system).items():
-        try:
-            found.append((name, evaluator.evaluate_briefly(scenario)))
-        except UserError:  # such as a model that does not fit
-            continue
-    return found
+def _beside(best: Plan, evaluator: Evaluator) -> list[Beside]:
+    """Each neighbour of the answer on the same requests as the answer itself, which comes first."""
+    around = neighbours(best.scenario, best.system)
+    found = evaluator.evaluate_all([best.scenario, *around.values()], _NEIGHBOUR_SEEDS)
+    return list(zip(["the answer", *around], found, strict=True))
 
 
 def _unreachable(plan: Plan) -> str:
@@ -167,7 +166,7 @@ def _curves(plans: list[tuple[dict[str, Any], Plan]]) -> pd.DataFrame:
 def _as_data(
     plans: list[tuple[dict[str, Any], Plan]],
     best: Plan,
-    beside: list[tuple[str, Any]],
+    beside: list[Beside],
     options: Options,
 ) -> dict[str, Any]:
     return {
@@ -176,7 +175,7 @@ def _as_data(
         ],
         "best": _plan_data(best, options),
         "neighbours": [
-            {"setting": name, "verdict": found.verdict.value, "worst": found.worst}
+            {"setting": name, "promise": found.worst[0], "used": found.worst[1]}
             for name, found in beside
         ],
         "vllm": None if best.answer is None else vllm_command(best.scenario, best.system),
@@ -207,7 +206,7 @@ def _plan_data(plan: Plan, options: Options) -> dict[str, Any]:
 def _print(
     plans: list[tuple[dict[str, Any], Plan]],
     best: Plan,
-    beside: list[tuple[str, Any]],
+    beside: list[Beside],
     options: Options,
 ) -> None:
     if len(plans) > 1:
@@ -279,16 +278,14 @@ def _share(ratio: float) -> str:
     return f"{ratio:.0%}" if ratio < 100 else "no end"
 
 
-def _neighbours_table(plan: Plan, beside: list[tuple[str, Any]]) -> Table:
+def _neighbours_table(plan: Plan, beside: list[Beside]) -> Table:
     words = plan.goal.words(plan.boundary.kept or 0)
-    table = _new_table(
-        "with", "promises", "worst", "of its limit", "tokens/s", title=f"beside it, at {words}"
-    )
-    verdicts = {Verdict.KEPT: "kept", Verdict.BROKEN: "broken", Verdict.UNSURE: "not sure"}
+    title = f"one setting changed, at {words}, {_NEIGHBOUR_SEEDS} runs each on the same requests"
+    table = _new_table("", "promise used up most", "of its limit", "tokens/s", title=title)
     for name, found in beside:
         worst, ratio = found.worst
         per_s = number(found.interval("output_tokens_per_s")[0])
-        table.add_row(name, verdicts[found.verdict], worst, _share(ratio), per_s)
+        table.add_row(name, worst, _share(ratio), per_s)
     return table
 
 

@@ -10,7 +10,7 @@ from threadpoolctl import threadpool_limits
 
 from sim.errors import UserError
 from sim.experiment import Job
-from sim.metrics import Row, half_width_95
+from sim.metrics import Row, half_width
 from sim.parallel import LOCAL, Backend, over_cores
 from sim.plan.limits import shares_waiting
 from sim.plan.slo import FloatArray, Promises, seconds
@@ -24,6 +24,10 @@ from sim.sweep.store import Store, key_of
 from workloads import ClosedLoop
 
 RATIO = "ratio "  # before the name of a promise, of the columns that say how far it is used up
+
+
+_AT_A_GLANCE = 2  # runs
+_FAR = 1.5
 
 
 class Verdict(Enum):
@@ -46,22 +50,33 @@ class Evaluation:
 
     def interval(self, metric: str) -> tuple[float, float]:
         """Mean and half-width of the 95 % interval; nan for one seed, inf where any is."""
+        return self._interval(metric, 0.95)
+
+    def _interval(self, metric: str, confidence: float) -> tuple[float, float]:
         values = np.array([row[metric] for row in self.rows], dtype=np.float64)
         mean = float(values.mean())
         if not np.isfinite(mean):
             return mean, 0.0
-        half_width = half_width_95(values)
-        return mean, np.nan if half_width is None else half_width
+        width = half_width(values, confidence)
+        return mean, np.nan if width is None else width
 
-    @property
-    def verdict(self) -> Verdict:
-        """Kept if the whole interval of each ratio is up to 1; broken if one's is above it."""
-        intervals = [self.interval(RATIO + name) for name in self.names]
+    def verdict(self, confidence: float) -> Verdict:
+        """Kept if the whole interval of each ratio is up to 1; broken if one's is above it.
+
+        confidence: of each interval.
+        """
+        intervals = [self._interval(RATIO + name, confidence) for name in self.names]
         if any(mean - width > 1 or np.isinf(mean) for mean, width in intervals):
             return Verdict.BROKEN
         if all(mean + width <= 1 for mean, width in intervals):
             return Verdict.KEPT
         return Verdict.UNSURE
+
+    @property
+    def is_far(self) -> bool:
+        """Whether in every run all promises are kept, or one is broken, by half of the limit."""
+        most = [max(float(row[RATIO + name] or 0) for name in self.names) for row in self.rows]
+        return max(most) <= 1 / _FAR or min(most) >= _FAR
 
     @property
     def worst(self) -> tuple[str, float]:
@@ -75,48 +90,57 @@ class Evaluation:
 class Evaluator:
     """Runs of a scenario's system at whatever settings are asked for.
 
-    seeds: how many at first, and at most.
+    seeds: how many at first, where a glance does not tell, and at most.
     """
 
     system: str
     promises: Promises
     store: Store
     warmup: Warmup
-    seeds: tuple[int, int] = (2, 10)
+    seeds: tuple[int, int] = (4, 10)
     backend: Backend = LOCAL
     on_run: Callable[[], None] = lambda: None
 
-    def evaluate(self, scenario: Scenario) -> Evaluation:
-        """With as many seeds as it takes to be sure, from the scenario's on, at most seeds[1].
+    def judge(self, scenario: Scenario) -> tuple[Verdict, Evaluation]:
+        """With as many seeds as it takes to be sure: two where that is plain, else four and more.
 
-        Raises UserError and WorkloadError for what cannot be simulated.
+        The intervals of all looks together err with a probability of 5 % (Bonferroni), so each is
+        wider. Raises UserError and WorkloadError for what cannot be simulated.
         """
+        (found,) = self.evaluate_all([scenario], _AT_A_GLANCE)
+        if found.is_far:
+            return (Verdict.KEPT if found.worst[1] < 1 else Verdict.BROKEN), found
         first, most = self.seeds
-        num = first
-        while True:
-            found = Evaluation(tuple(self._rows(scenario, num)), tuple(self.promises.names))
-            if found.verdict is not Verdict.UNSURE or num >= most:
-                return found
-            num = min(num + 2, most)
+        looks = range(first, most + 1, 2)
+        confidence = 1 - 0.05 / len(looks)
+        for num in looks:
+            (found,) = self.evaluate_all([scenario], num)
+            verdict = found.verdict(confidence)
+            if verdict is not Verdict.UNSURE:
+                break
+        return verdict, found
 
-    def evaluate_briefly(self, scenario: Scenario) -> Evaluation:
-        """With the first seeds only. Raises as `evaluate` does."""
-        return Evaluation(tuple(self._rows(scenario, self.seeds[0])), tuple(self.promises.names))
-
-    def _rows(self, scenario: Scenario, num: int) -> list[Row]:
+    def evaluate_all(self, scenarios: list[Scenario], num_seeds: int) -> list[Evaluation]:
+        """Each with so many seeds, the same of all. Raises as `evaluate` does."""
         jobs = [
             Job(self.system, {}, scenario.model_copy(update={"seed": scenario.seed + i}))
-            for i in range(num)
+            for scenario in scenarios
+            for i in range(num_seeds)
         ]
-        keys = [f"{key_of(job, self.warmup, str(self.promises))}" for job in jobs]
+        keys = [key_of(job, self.warmup, str(self.promises)) for job in jobs]
         found = {key: row for key in keys if (row := self.store.get(key)) is not None}
-        missing = [(key, job) for key, job in zip(keys, jobs, strict=True) if key not in found]
+        missing = {key: job for key, job in zip(keys, jobs, strict=True) if key not in found}
+        names = list(missing)
         work = partial(_row, self.warmup, self.promises)
-        for place, row in over_cores(work, [job for _, job in missing], self.backend):
-            self.store.put(missing[place][0], row)
-            found[missing[place][0]] = row
+        for place, row in over_cores(work, list(missing.values()), self.backend):
+            self.store.put(names[place], row)
+            found[names[place]] = row
             self.on_run()
-        return [found[key] for key in keys]
+        rows = [found[key] for key in keys]
+        return [
+            Evaluation(tuple(rows[first : first + num_seeds]), tuple(self.promises.names))
+            for first in range(0, len(rows), num_seeds)
+        ]
 
 
 def _row(warmup: Warmup, promises: Promises, job: Job) -> Row:

@@ -17,7 +17,8 @@ def neighbours(scenario: Scenario, system: str) -> dict[str, Scenario]:
     for key, value in _settings(scenario, system):
         try:
             changed = with_settings(scenario, {_key(scenario, system, key): value})
-        except UserError:  # such as a step smaller than the batch
+            build_config(changed, system)
+        except UserError:  # such as a step smaller than the batch, or a model that does not fit
             continue
         name = key.rpartition(".")[2]
         found[f"{name}: {str(value).lower() if isinstance(value, bool) else value}"] = changed

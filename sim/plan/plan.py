@@ -59,9 +59,9 @@ class Plan:
 
 
 def make_plan(scenario: Scenario, goal: Goal, evaluator: Evaluator) -> Plan:
-    """Search along the goal. Raises UserError and WorkloadError as `Evaluator.evaluate` does."""
+    """Search along the goal. Raises UserError and WorkloadError as `Evaluator.judge` does."""
     boundary = find_boundary(
-        lambda place: evaluator.evaluate(goal.apply(goal.values[place])),
+        lambda place: evaluator.judge(goal.apply(goal.values[place])),
         len(goal.values),
         goal.start,
         goal.stride,

@@ -20,18 +20,19 @@ class Boundary:
 
 
 def find_boundary(
-    evaluate: Callable[[int], Evaluation], num_places: int, start: int, stride: int
+    judge: Callable[[int], tuple[Verdict, Evaluation]], num_places: int, start: int, stride: int
 ) -> Boundary:
     """Search outwards from a start in growing strides, then by halves.
 
     Places between `kept` and `broken` that remain are those of which the runs do not tell.
     """
     tried: dict[int, Evaluation] = {}
+    verdicts: dict[int, Verdict] = {}
 
     def verdict(place: int) -> Verdict:
         if place not in tried:
-            tried[place] = evaluate(place)
-        return tried[place].verdict
+            verdicts[place], tried[place] = judge(place)
+        return verdicts[place]
 
     last = num_places - 1
     low, high = _bracket(verdict, last, start, stride)

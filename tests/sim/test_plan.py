@@ -1,0 +1,311 @@
+"""The planner: promises as they are written, the search, and capacities that are known."""
+
+import json
+import math
+import random
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sim.errors import UserError
+from sim.plan.evaluate import RATIO, Evaluation, Evaluator, Verdict
+from sim.plan.goals import find_goal, with_replications
+from sim.plan.plan import make_plan
+from sim.plan.search import find_boundary
+from sim.plan.slo import Promises, Slo, parse_slos, seconds
+from sim.steady import Warmup
+from sim.sweep.store import Store
+
+# --- promises ---
+
+
+def test_promises_as_they_are_written():
+    assert parse_slos("ttft_p99<1s, tpot_p99.9 <= 50ms,e2e_mean<3.5s,ttft<5x") == (
+        Slo("ttft", 99.0, 1.0, False),
+        Slo("tpot", 99.9, 0.05, False),
+        Slo("e2e", "mean", 3.5, False),
+        Slo("ttft", None, 5.0, True),
+    )
+    assert str(parse_slos("tpot_p99.9<50ms")[0]) == "tpot_p99.9<0.05s"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "--slo: got '', expected such as ttft_p99<1s"),
+        ("ttft_p99>1s", "got 'ttft_p99>1s', expected such as"),
+        ("ttft_p99<1", "got 'ttft_p99<1', expected such as"),
+        ("ttft_p100<1s", "expected such as"),
+        ("ttft_p0<1s", "got p0 in 'ttft_p0<1s', expected from p1"),
+        ("latency<1s", "got 'latency', expected one of ttft, tpot, e2e, queueing"),
+        ("ttft<0s", "got a limit of 0 in 'ttft<0s', expected one above 0"),
+        ("ttft<1s,ttft<1s", "expected each promise once"),
+        ("ttft<1s,,tpot<1s", "got '', expected such as"),
+    ],
+)
+def test_promises_that_are_none_are_named(text, message):
+    with pytest.raises(UserError, match=re.escape(message).replace(r"\ ", " ")):
+        parse_slos(text)
+
+
+def test_ratios_by_hand():
+    """Ten requests with a TTFT of 0.1 to 1 s; one of a single token, one that was not served."""
+    num = 10
+    arrival = np.zeros(num)
+    requests = pd.DataFrame(
+        {
+            "arrival_ns": arrival,
+            "admitted_ns": arrival,
+            "first_token_ns": [i * 1e8 for i in range(1, 11)],
+            "finished_ns": [i * 1e8 + 1e9 for i in range(1, 11)],
+            "output_tokens": [11] * 9 + [1],
+        }
+    ).astype("Int64")
+    requests.loc[4, ["admitted_ns", "first_token_ns", "finished_ns"]] = pd.NA
+    loaded = seconds(requests, 1)
+    assert loaded["ttft"].tolist() == pytest.approx(
+        [0.1, 0.2, 0.3, 0.4, math.inf, 0.6, 0.7, 0.8, 0.9, 1]
+    )
+    assert math.isnan(loaded["tpot"][9])
+    promises = Promises(
+        parse_slos("ttft_p50<1s,ttft_p90<2s,tpot_mean<1s,ttft<0.75s,tpot<100ms"), 0.5
+    )
+    ratios = promises.ratios(loaded, None)
+    # Ranked: .1 .2 .3 .4 .6 .7 .8 .9 1 inf; the 5th and the 9th. A TPOT is infinite.
+    assert list(ratios.values()) == pytest.approx([0.6, 0.5, math.inf, (4 / 10) / 0.5])
+    assert list(ratios) == promises.names
+    alone = {"ttft": np.full(num, 0.1), "tpot": np.full(num, 0.1)}
+    (ratio,) = Promises(parse_slos("ttft<6.5x"), 0.9).ratios(loaded, alone).values()
+    assert ratio == pytest.approx((5 / 10) / 0.1)  # inf, .7, .8, .9, 1
+    assert Promises(parse_slos("ttft_p99<0.75s")).kept(loaded, None) == pytest.approx(0.6)
+
+
+# --- the search ---
+
+
+def judged(place: int, kept_up_to: int, broken_from: int) -> tuple[Verdict, Evaluation]:
+    verdict = Verdict.UNSURE
+    if place <= kept_up_to:
+        verdict = Verdict.KEPT
+    elif place >= broken_from:
+        verdict = Verdict.BROKEN
+    return verdict, Evaluation(({RATIO + "x": place / 10},), ("x",))
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_the_boundary_is_the_one_of_all_places(seed):
+    rng = random.Random(seed)
+    num = rng.randint(1, 400)
+    kept = rng.randint(-1, num - 1)
+    broken = rng.randint(kept + 1, min(kept + rng.choice([1, 2, 9]), num))
+    asked: list[int] = []
+
+    def judge(place: int) -> tuple[Verdict, Evaluation]:
+        asked.append(place)
+        return judged(place, kept, broken)
+
+    found = find_boundary(judge, num, rng.randint(-5, num + 5), rng.randint(1, 40))
+    assert found.kept == (kept if kept >= 0 else None)
+    assert found.broken == (broken if broken < num else None)
+    assert len(asked) == len(set(asked)) <= 45
+
+
+def test_a_verdict_is_that_of_the_widest_interval():
+    """Mean 0.9, deviation 0.1: the half-width with 4 runs is 3.18 x 0.1 / 2 = 0.159."""
+    rows = tuple({RATIO + "x": value} for value in 0.9 + 0.1 * np.array([-1, 1, -1, 1]) * 0.75**0.5)
+    found = Evaluation(rows, ("x",))
+    assert found.interval(RATIO + "x") == (pytest.approx(0.9), pytest.approx(0.159, abs=1e-3))
+    assert found.verdict(0.95) is Verdict.UNSURE
+    assert found.verdict(0.5) is Verdict.KEPT
+    assert Evaluation(rows[:1], ("x",)).verdict(0.95) is Verdict.UNSURE
+    lost = Evaluation(({RATIO + "x": math.inf}, {RATIO + "x": 0.5}), ("x",))
+    assert lost.verdict(0.99) is Verdict.BROKEN
+
+
+# --- capacities that are known ---
+
+STEP_S = 0.01
+
+
+def queue(new_scenario, outputs, **more):
+    """A single server: a prompt of one token and an output of n take n steps of 10 ms."""
+    return new_scenario(
+        engine={"max_num_seqs": 1, "num_blocks": 4000, "max_model_len": 40_000},
+        latency={"kind": "constant", "step_time_s": STEP_S},
+        workload={
+            "requests": 6000,
+            "arrivals": {"poisson": {"rate": 0.2}},
+            "prompts": {"unique": 1},
+            "outputs": outputs,
+            **more,
+        },
+    )
+
+
+def planned(scenario, slo, tmp_path, find="rate", **settings):
+    evaluator = Evaluator(
+        "default", Promises(parse_slos(slo)), Store(tmp_path), Warmup.parse("auto"), **settings
+    )
+    return make_plan(scenario, find_goal(scenario, find), evaluator)
+
+
+@pytest.mark.slow
+def test_capacity_of_m_m_1(new_scenario, tmp_path):
+    """Services of mean S = 1 s: the sojourn is exponential of mean 1 / (1/S - rate), so its p90
+    is at 5 s where the rate is 1 - ln(10) / 5 = 0.539 (and its mean at 2 s where it is 0.5)."""
+    scenario = queue(new_scenario, {"exponential": {"mean": 100, "max": 10_000}})
+    for slo, capacity in (("e2e_p90<5s", 1 - math.log(10) / 5), ("e2e_mean<2s", 0.5)):
+        plan = planned(scenario, slo, tmp_path)
+        broken = plan.goal.values[plan.boundary.broken]
+        assert plan.answer <= capacity * 1.02
+        assert broken >= capacity / 1.02
+        assert plan.answer > 0.85 * capacity
+        assert broken < 1.15 * capacity
+
+
+@pytest.mark.slow
+def test_capacity_of_m_d_1(new_scenario, tmp_path):
+    """Services of 1 s: the mean wait is rate / (2 (1 - rate)), so 1 s where the rate is 2/3."""
+    plan = planned(queue(new_scenario, 100), "queueing_mean<1s", tmp_path)
+    assert plan.answer <= 2 / 3 * 1.02
+    assert plan.answer > 0.85 * 2 / 3
+    assert 2 / 3 / 1.02 <= plan.goal.values[plan.boundary.broken] < 1.15 * 2 / 3
+
+
+@pytest.mark.slow
+def test_capacity_of_m_m_c_by_places_in_the_batch(new_scenario, tmp_path):
+    """Four places, services of mean 1 s: by Erlang's C formula the mean wait is 0.5 s at the rate
+    found by bisection here, for steps take the same time however many run."""
+
+    def mean_wait(rate: float, servers: int = 4) -> float:
+        head = sum(rate**k / math.factorial(k) for k in range(servers))
+        tail = rate**servers / math.factorial(servers) * servers / (servers - rate)
+        return tail / (head + tail) / (servers - rate)
+
+    low, high = 0.1, 3.999
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if mean_wait(middle) < 0.5 else (low, middle)
+    scenario = queue(new_scenario, {"exponential": {"mean": 100, "max": 10_000}})
+    engine = {"max_num_seqs": 4, "num_blocks": 20_000, "max_model_len": 40_000}
+    scenario = new_scenario(**{**scenario.model_dump(exclude_unset=True), "engine": engine})
+    plan = planned(scenario, "queueing_mean<0.5s", tmp_path)
+    assert plan.answer <= low * 1.02
+    assert plan.answer > 0.85 * low
+    assert low / 1.02 <= plan.goal.values[plan.boundary.broken] < 1.15 * low
+
+
+def test_interval_of_replications_covers_the_truth_as_often_as_it_says(new_scenario, tmp_path):
+    """The mean wait of M/D/1 at half load is 0.5 services. Of 60 intervals of 95 % with 5 runs
+    each, at least 51 hold it: fewer has a probability below 0.1 % (binomial)."""
+    evaluator = Evaluator(
+        "default", Promises(parse_slos("queueing_mean<5ms")), Store(tmp_path), Warmup.parse("none")
+    )
+    covered = 0
+    for trial in range(60):
+        scenario = new_scenario(
+            seed=1000 * trial,
+            engine={"max_num_seqs": 1, "num_blocks": 64},
+            latency={"kind": "constant", "step_time_s": STEP_S},
+            workload={
+                "requests": 3000,
+                "arrivals": {"poisson": {"rate": 50}},
+                "prompts": {"unique": 1},
+                "outputs": 1,
+            },
+        )
+        (found,) = evaluator.evaluate_all([scenario], 5)
+        mean, width = found.interval(RATIO + "queueing_mean<0.005s")
+        covered += abs(mean - 1) <= width
+    assert covered >= 51
+
+
+# --- the command ---
+
+SLO = ("--slo", "ttft_p99<1s,tpot_p99<50ms")
+FAST = (  # two at a time, 40 ms each: at most 50 a second
+    *("--set", "workload.arrivals={poisson: {rate: 20}}", "--set", "workload.requests=300"),
+    *("--set", "engine.max_num_seqs=2"),
+)
+
+
+def test_answer_flags_and_files(kvsim):
+    done = kvsim("plan", "small.yaml", *SLO, *FAST, "--gpu-price", "2", "--no-neighbours")
+    assert done.returncode == 0, done.stderr
+    assert "highest rate that keeps every promise: " in done.stdout
+    assert "vllm serve meta-llama/Llama-3.1-8B" in done.stdout
+    assert "--max-num-seqs 2" in done.stdout
+    assert "--num-gpu-blocks-override 512" in done.stdout
+    assert "per million output tokens at 2 a GPU hour" in done.stdout
+    folder = kvsim.folder / "plans/small"
+    curve = pd.read_csv(folder / "curve.csv")
+    assert {"rate", "seed", "ratio ttft_p99<1s", "output_tokens_per_s"} <= set(curve.columns)
+    assert (folder / "curve.png").stat().st_size > 10_000
+    again = kvsim("plan", "small.yaml", *SLO, *FAST, "--gpu-price", "2", "--no-neighbours")
+    assert again.stdout == done.stdout
+    run = kvsim("run", "plans/small/answer.yaml", "--quiet")
+    assert run.returncode == 0, run.stderr
+
+
+def test_json_has_what_is_printed(kvsim):
+    done = kvsim("plan", "small.yaml", *SLO, *FAST, "--json", "--quiet")
+    found = json.loads(done.stdout)
+    assert found["best"]["find"] == "rate"
+    assert 40 < found["best"]["answer"] < found["best"]["broken_at"] < 70
+    assert {one["setting"] for one in found["neighbours"]} > {"the answer", "block_size: 32"}
+    assert found["vllm"].startswith("vllm serve ")
+
+
+def test_fewest_blocks_are_found(kvsim):
+    """A request of 8 + 4 tokens takes one block of 16; one at a time comes, each 100 ms."""
+    done = kvsim("plan", "small.yaml", *SLO, "--find", "num_blocks", "--no-neighbours", "--json")
+    assert json.loads(done.stdout)["best"]["answer"] == 1
+
+
+def test_alternatives_are_compared(kvsim):
+    values = ("--set", "latency.step_time_s=0.01,0.02")
+    done = kvsim("plan", "small.yaml", *SLO, *FAST, *values, "--no-neighbours", "--json")
+    fast, slow = (one["answer"] for one in json.loads(done.stdout)["alternatives"])
+    assert fast > 1.5 * slow
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("--slo", "ttft_p99"), "--slo: got 'ttft_p99', expected such as ttft_p99<1s"),
+        (("--slo", "ttft_p99<1ms"), "no rate keeps ttft_p99<0.001s: even at 0.0001 requests/s it"),
+        ((*SLO, "--find", "concurrency"), "expected a closed_loop to find a concurrency"),
+        ((*SLO, "--rate", "3"), "--rate: got one with --find rate, expected none"),
+        (
+            (*SLO, "--find", "num_blocks", "--rate", "1e5", "--set", "workload.requests=4000"),
+            "no num_blocks keeps ttft_p99<1s: even at ",
+        ),
+        (
+            (
+                *SLO,
+                "--set",
+                "workload.arrivals={windows: {window_s: 9, rates: [1, 2]}}",
+            ),
+            "got windows, expected one of constant, poisson",
+        ),
+        ((*SLO, "--set", "systems={a: {}, b: {}}"), "--system: got None, expected one of a, b"),
+        ((*SLO, "--attainment", "2"), "--attainment: got '2', expected a share"),
+    ],
+)
+def test_mistakes_and_what_cannot_be_are_one_line(kvsim, args, message):
+    done = kvsim("plan", "small.yaml", *args, "--quiet")
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert message in line
+
+
+def test_traces_are_replicated_by_their_stretches(new_scenario, tmp_path):
+    path = tmp_path / "t.csv"
+    rows = "\n".join(f"{i},8,4" for i in range(600))
+    path.write_text(f"arrival_s,prompt_tokens,output_tokens\n{rows}\n")
+    scenario = with_replications(new_scenario(workload={"trace": str(path)}))
+    assert scenario.workload.shape.bootstrap_s == pytest.approx(599 / 60, rel=1e-2)
+    drawn = new_scenario()
+    assert with_replications(drawn) is drawn

@@ -9,7 +9,7 @@ from engine.config import EngineConfig
 from sim.scenario.engine import DeploymentSpec
 from sim.scenario.scenario import Scenario
 from sim.vllm_import.draft import Draft, find_hardware, scenario_name, set_model
-from sim.vllm_import.number_types import TYPES, set_type
+from sim.vllm_import.number_types import TYPES, set_quantization, set_type
 from sim.vllm_import.start_log import Fact, StartLog
 
 _COPIED = (
@@ -84,7 +84,7 @@ class _FromLog:
         version = self._fact("vllm_version")
         if version is None:
             return
-        if re.match(r"0\.(?!1\.dev)[0-9]|[1-9][0-9]?\.[0-9]", str(version.value)):
+        if re.match(r"(0\.(?!0|1\.dev)[0-9]|[1-9]\.[0-9])", str(version.value)):
             self._copy("engine.vllm_version", version, str(version.value))
         else:
             self.out.note(f"Not a version that tells the rules: {_from(version)}")
@@ -148,9 +148,12 @@ class _FromLog:
                 self._copy(
                     f"deployment.{name}", fact, float(fact.value) if is_share else fact.value
                 )
-        for name in TYPES:
+        for name in ("dtype", "kv_cache_dtype"):
             if fact := self._fact(name):
                 set_type(self.out, name, str(fact.value), _from(fact))
+        if fact := self._fact("quantization"):
+            model = str(self._value("model"))
+            set_quantization(self.out, str(fact.value), model, _from(fact))
 
     def _not_modelled(self) -> None:
         for name in _SINGLE:

@@ -125,7 +125,7 @@ def _load(scrape: Scrape, draft: Draft) -> None:
 def _lengths(scrape: Scrape, name: str, counter: str) -> tuple[dict[str, Any], str]:
     """A distribution, and where it is from."""
     histogram = scrape.histogram(name)
-    if histogram is not None and histogram.total > 0:
+    if histogram is not None and histogram.total > 0 and len(histogram.bounds) > 1:
         fitted = fit_lognormal(histogram)
         lognormal: dict[str, Any] = {"mean": fitted.mean, "sigma": fitted.sigma}
         if fitted.max is not None:

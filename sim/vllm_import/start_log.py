@@ -27,25 +27,31 @@ _NAMES = {name: name for name in _KNOWN} | {
     "scheduling_policy": "policy",
 }
 
-# What single lines say: a pattern whose first group is a number, or that stands for a value.
-_MESSAGES: tuple[tuple[str, str, Value], ...] = (
-    ("vllm_version", r"vLLM API server version ([0-9]\S{0,60})", None),
-    ("max_model_len", r"Using max model len ([0-9,]+)", None),
-    ("max_model_len", r"Auto-fit max_model_len: .*?reduced from [0-9,]+ to ([0-9,]+)", None),
-    ("max_model_len", r"Maximum concurrency for ([0-9,]+) tokens per request", None),
-    ("max_num_batched_tokens", r"is enabled with max_num_batched_tokens=([0-9]+)", None),
-    ("enable_chunked_prefill", r"Chunked prefill is enabled with", True),
-    ("async_scheduling", r"Asynchronous scheduling is enabled", True),
-    ("async_scheduling", r"Asynchronous scheduling is disabled", False),
-    ("block_size", r"(?:Setting|Forcing) (?:attention|kv cache) block size to ([0-9]+)", None),
-    ("gpu_memory_utilization", r"x gpu_memory_utilization \(([0-9.]+)\)", None),
-    ("num_gpu_blocks", r"num_gpu_blocks is: ([0-9]+)", None),
-    ("pool_blocks", r"# \w+ blocks: ([0-9]+)", None),
-    ("pool_tokens", r"\bKV cache size: ([0-9,]+) tokens", None),
-    ("device_name", r"device_name=([\w.-]{1,60}?)(?:,|\.json)", None),
-)  # fmt: skip
-_PATTERNS = [(name, re.compile(pattern), value) for name, pattern, value in _MESSAGES]
-_ANY = re.compile("|".join(f"(?:{pattern})" for _, pattern, _ in _MESSAGES))
+# What single lines say: words that such a line has, so that others are passed over quickly, and a
+# pattern whose first group is a number, or that stands for a value.
+_MESSAGES: tuple[tuple[str, str, str, Value], ...] = (
+    ("vllm_version", "API server version", r"API server version ([0-9]\S{0,60})", None),
+    ("max_model_len", "Using max model len", r"Using max model len ([0-9,]+)", None),
+    ("max_model_len", "Auto-fit max_model_len", r"reduced from [0-9,]+ to ([0-9,]+)", None),
+    ("max_model_len", "Maximum concurrency for", r"concurrency for ([0-9,]+) tokens", None),
+    (
+        "max_num_batched_tokens",
+        "Chunked pre",
+        r"enabled with max_num_batched_tokens=([0-9]+)",
+        None,
+    ),
+    ("enable_chunked_prefill", "Chunked pre", r"Chunked prefill is enabled with", True),
+    ("async_scheduling", "Asynchronous sched", r"Asynchronous scheduling is enabled", True),
+    ("async_scheduling", "Asynchronous sched", r"Asynchronous scheduling is disabled", False),
+    ("block_size", "block size to", r"(?:attention|kv cache) block size to ([0-9]+)", None),
+    ("gpu_memory_utilization", "x gpu_mem", r"x gpu_memory_utilization \(([0-9.]+)\)", None),
+    ("num_gpu_blocks", "num_gpu_blocks is: ", r"num_gpu_blocks is: ([0-9]+)", None),
+    ("pool_blocks", " blocks: ", r"# \w+ blocks: ([0-9]+)", None),
+    ("pool_tokens", "KV cache size: ", r"KV cache size: ([0-9,]+) tokens", None),
+    ("device_name", "device_name=", r"device_name=([\w.-]{1,60}?)(?:,|\.json)", None),
+)
+_PATTERNS = [(name, words, re.compile(pattern), value) for name, words, pattern, value in _MESSAGES]
+_WORDS = tuple(dict.fromkeys(["args: ", "LLM engine (v", *(words for _, words, _, _ in _MESSAGES)]))
 _SMALLEST_COUNTS = (
     "num_gpu_blocks",
     "pool_blocks",
@@ -94,6 +100,8 @@ def read_start_log(source: Source) -> StartLog:
     log, num_starts = StartLog(), 0
     lines = source.text.splitlines()
     for number, coloured in enumerate(lines, 1):
+        if not any(words in coloured for words in _WORDS):
+            continue
         line = _COLOUR.sub("", coloured)
         if match := _ARGUMENTS.search(line):
             if "model" in log.facts:  # an earlier start, which says nothing of this one
@@ -104,7 +112,7 @@ def read_start_log(source: Source) -> StartLog:
             log.generation = match[1] or "V0"
             log.take("vllm_version", Fact(match[2], number, f"engine (v{match[2]})"))
             _take_fields(log, line[match.end() :], number, is_bracketed=False, what="engine")
-        elif _ANY.search(line):
+        else:
             _take_messages(log, line, number)
     if not log.facts:
         raise UserError(
@@ -138,8 +146,8 @@ def _take_fields(log: StartLog, text: str, line: int, *, is_bracketed: bool, wha
 def _take_messages(log: StartLog, line: str, number: int) -> None:
     if "# CPU blocks: " in line:
         log.generation = "V0"  # where the line of the engine is missing; V1 has no such blocks
-    for name, pattern, value in _PATTERNS:
-        if match := pattern.search(line):
+    for name, words, pattern, value in _PATTERNS:
+        if words in line and (match := pattern.search(line)):
             said = (
                 match[0] if len(match[0]) <= _LONGEST_SHOWN else f"{match[0][:_LONGEST_SHOWN]}..."
             )

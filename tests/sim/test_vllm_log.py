@@ -187,6 +187,37 @@ def test_types_that_kvsim_does_not_have_are_noted():
     assert "Not in kvsim, left at auto: deployment.kv_cache_dtype" in text
 
 
+@pytest.mark.parametrize(
+    ("model", "quantization"),
+    [
+        ("org/Qwen3-8B-FP8-dynamic", "fp8"),
+        ("org/Qwen3-8B-quantized.w4a16", "int4"),
+        ("org/Qwen3-8B-AWQ-4bit", "int4"),
+        ("org/Qwen3-8B-quantized.w8a8", None),
+    ],
+)
+def test_format_of_several_types_goes_by_the_name_of_the_model(model, quantization):
+    config = CONFIG.format(model=model, quantization="compressed-tensors", kv="auto")
+    text = imported(f"INFO Initializing a V1 LLM engine (v0.18.0) with {config}\n")
+    assert yaml.safe_load(text)["deployment"].get("quantization") == quantization
+    assert ("Not in kvsim, left at auto" in text) == (quantization is None)
+
+
+def test_setting_under_its_newer_name():
+    """Recent versions print enable_chunked_prefill in the line of the engine."""
+    config = V1_CONFIG.replace("chunked_prefill_enabled=True", "enable_chunked_prefill=False")
+    found = settings(f"INFO Initializing a V1 LLM engine (v0.18.0) with {config}\n")
+    assert found["engine"]["enable_chunked_prefill"] is False
+    assert found["engine"]["max_num_batched_tokens"] == 8192
+
+
+@pytest.mark.parametrize("version", ["0.0.0", "dev", "0.1.dev8168+g475c1a0", "999.999.999"])
+def test_builds_without_a_version_have_the_rules_of_the_default(version):
+    text = imported(f"INFO Initializing a V1 LLM engine (v{version}) with {V1_CONFIG}\n")
+    assert "vllm_version" not in yaml.safe_load(text)["engine"]
+    assert f"Not a version that tells the rules: line 1: engine (v{version})" in text
+
+
 def test_line_that_is_cut_off_gives_no_half_number():
     """`'max_num_seqs': 51` may be the beginning of 512."""
     text = imported(V1.splitlines()[1].partition("2, 'hf_over")[0] + "\n")

@@ -421,9 +421,9 @@ def test_help_lists_the_commands(kvsim):
     assert {"run", "demo"} <= set(listed)
 
 
-@pytest.mark.parametrize("command", ["run", "demo"])
+@pytest.mark.parametrize("command", ["run", "demo", "diff", "import vllm-log", "import metrics"])
 def test_help_of_a_command_has_an_example(kvsim, command):
-    assert f"Example: kvsim {command}" in " ".join(kvsim(command, "--help").stdout.split())
+    assert f"Example: kvsim {command}" in " ".join(kvsim(*command.split(), "--help").stdout.split())
 
 
 def test_no_arguments_mean_help(call):

@@ -1,0 +1,47 @@
+"""What `kvsim import` and `kvsim diff` do."""
+
+import sys
+from pathlib import Path
+
+from sim.vllm_import.draft import Draft, write_draft
+from workloads import read_source
+
+
+def import_log(file: str, out: Path | None) -> None:
+    """Write a scenario of the deployment of a start-up log. Raises UserError and WorkloadError."""
+    from sim.vllm_import.from_log import draft_of_log
+    from sim.vllm_import.start_log import read_start_log
+
+    source = read_source(file)
+    _write(draft_of_log(read_start_log(source), source.name), out)
+
+
+def import_metrics(file: str, since: str | None, seconds: float | None, out: Path | None) -> None:
+    """Write a scenario of the load of a scrape. Raises UserError and WorkloadError."""
+    from sim.vllm_import.from_metrics import draft_of_metrics
+    from sim.vllm_import.scrape import read_scrape
+
+    earlier = read_source(since) if since else None
+    _write(draft_of_metrics(read_scrape(read_source(file), earlier, seconds)), out)
+
+
+def _write(draft: Draft, out: Path | None) -> None:
+    write_draft(draft, out)
+    for line in draft.about if out else ():  # else they have just been printed
+        print(line, file=sys.stderr)
+    replaced = [key for key, (_, comment) in draft.values.items() if "REPLACE" in comment]
+    if replaced:
+        print(f"to be replaced: {', '.join(replaced)}", file=sys.stderr)
+
+
+def diff(folder: Path, file: str, since: str | None, system: str | None, *, as_json: bool) -> None:
+    """Print a run beside what a vLLM counted. Raises UserError and WorkloadError."""
+    from sim.vllm_import.diff import compare
+    from sim.vllm_import.diff_report import print_comparison, print_json
+    from sim.vllm_import.scrape import read_scrape
+    from sim.vllm_import.simulated import read_run
+
+    scrape = read_scrape(read_source(file), read_source(since) if since else None)
+    run = read_run(folder, system)
+    found = compare(run, scrape)
+    (print_json if as_json else print_comparison)(found, run, scrape)

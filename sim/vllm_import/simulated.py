@@ -1,0 +1,112 @@
+"""What vLLM would have counted of a simulated run, from the folder that the run left."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from sim.errors import UserError
+from sim.run_folder import is_finished, read_summary
+from sim.scenario.yaml_text import parse, read_text
+from workloads.checks import listed
+
+Values = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class SimulatedRun:
+    """One system at one point: requests that have finished, of all seeds, and rows of summary.csv.
+
+    num_outputs: of each request.
+    """
+
+    name: str
+    system: str
+    requests: pd.DataFrame
+    summary: pd.DataFrame
+    num_outputs: int
+
+    @property
+    def num_seeds(self) -> int:
+        """Replications in it."""
+        return len(self.summary)
+
+    def column(self, name: str) -> Values:
+        """One number of each request."""
+        return np.asarray(self.requests[name], dtype=np.float64)
+
+    def between(self, first: str, last: str) -> Values:
+        """Seconds from one moment of each request to another."""
+        return (self.column(last) - self.column(first)) / 1e9
+
+    def tpot_s(self) -> Values:
+        """Of each request with more than one token an output."""
+        gaps = self.column("output_tokens") // self.num_outputs - 1
+        return self.between("first_token_ns", "finished_ns")[gaps > 0] / gaps[gaps > 0]
+
+
+# By the name in the scrape, without `vllm:`. The gaps between tokens are in summary.csv alone.
+VALUES: dict[str, Callable[[SimulatedRun], Values]] = {
+    "time_to_first_token_seconds": lambda run: run.between("arrival_ns", "first_token_ns"),
+    "request_time_per_output_token_seconds": SimulatedRun.tpot_s,
+    "e2e_request_latency_seconds": lambda run: run.between("arrival_ns", "finished_ns"),
+    "request_queue_time_seconds": lambda run: run.between("arrival_ns", "admitted_ns"),
+    "request_prefill_time_seconds": lambda run: run.between("admitted_ns", "first_token_ns"),
+    "request_decode_time_seconds": lambda run: run.between("first_token_ns", "finished_ns"),
+    "request_inference_time_seconds": lambda run: run.between("admitted_ns", "finished_ns"),
+    "request_prompt_tokens": lambda run: run.column("prompt_tokens"),
+    "request_generation_tokens": lambda run: run.column("output_tokens"),
+}
+
+
+def read_run(folder: Path, system: str | None) -> SimulatedRun:
+    """The one system, or that of this name, of a run without a sweep.
+
+    Raises UserError for a folder that is no run, for several systems without a name, and for more
+    than one point of a sweep.
+    """
+    if not is_finished(folder):
+        raise UserError(f"{folder}: no such folder, expected one that kvsim run left")
+    summary = read_summary(folder)
+    try:
+        requests = pd.read_csv(
+            folder / "requests.csv",
+            keep_default_na=False,
+            na_values=[""],
+            dtype={"system": str},
+            low_memory=False,
+        )
+        labels = list(requests.columns[1 : requests.columns.get_loc("seed")])
+    except (OSError, ValueError, KeyError) as error:
+        raise UserError(f"{folder / 'requests.csv'}: {str(error).splitlines()[0]}") from None
+    _refuse_sweep(folder, summary, labels)
+    names = list(dict.fromkeys(summary["system"]))
+    if system is None and len(names) > 1:
+        raise UserError(f"{folder}: has the systems {listed(names)}; choose one by --system")
+    chosen = names[0] if system is None else system
+    if chosen not in names:
+        raise UserError(f"--system {chosen}: {folder} has {listed(names)}")
+    of_system = requests[(requests["system"] == chosen) & requests["finished_ns"].notna()]
+    if of_system.empty:
+        raise UserError(f"{folder}: no request of {chosen} has finished")
+    rows = summary[summary["system"] == chosen]
+    return SimulatedRun(str(folder), chosen, of_system, rows, _num_outputs(folder))
+
+
+def _refuse_sweep(folder: Path, summary: pd.DataFrame, labels: list[str]) -> None:
+    swept = [name for name in labels if summary[name].nunique(dropna=False) > 1]
+    if swept:
+        num_points = len(summary[labels].drop_duplicates())
+        raise UserError(
+            f"{folder}: has {num_points} points of a sweep of {listed(swept)}, expected one: run "
+            f"it with --set {swept[0]}=..."
+        )
+
+
+def _num_outputs(folder: Path) -> int:
+    path = folder / "scenario.yaml"
+    scenario = parse(read_text(path), str(path))
+    return int(scenario["workload"].get("n", 1))

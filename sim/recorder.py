@@ -88,7 +88,7 @@ class Recorder:
     def arrived(self, request_id: RequestId, now_ns: int) -> None:
         """A client has sent a request."""
         self._times["arrival_ns"][int(request_id)] = now_ns
-        self.attribution.arrived(int(request_id), now_ns)
+        self.attribution.arrived(int(request_id))
 
     def arrival_ns(self, request_id: RequestId) -> int:
         """When a client sent a request."""
@@ -292,8 +292,9 @@ class Recorder:
         output_tokens = output_tokens.reshape(-1, self._num_outputs)
         codes = np.frombuffer(self._finish_reasons, np.int8)
         times = {name: _with_gaps(column) for name, column in self._times.items()}
+        stamps = ("arrival_ns", "first_token_ns", "finished_ns")
         parts = self.attribution.columns(
-            *(np.frombuffer(self._times[name], np.int64) for name in _TIME_COLUMNS[2:])
+            *(np.frombuffer(self._times[name], np.int64) for name in stamps)
         )
         requests = pd.DataFrame(
             {

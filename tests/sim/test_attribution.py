@@ -255,6 +255,13 @@ def test_prompts_that_are_not_due_wait_for_their_turn(parts):
     assert third == {"ttft_step": 5, "ttft_batch": 60, "ttft_prefill": 10, "decode_steps": 10}
 
 
+def test_prompt_that_was_given_costs_a_step_of_its_own(parts):
+    """A step of 10 computes its last token alone; the second comes at 5 and is in the next one."""
+    first, second = parts((4, 3), (6, 1), arrival_ms=[0, 5], kv_role="kv_consumer")
+    assert first == {"ttft_prefill": 10, "decode_steps": 20}
+    assert second == {"ttft_step": 5, "ttft_prefill": 10}
+
+
 def test_several_outputs_are_those_of_the_first_and_the_last_to_end(parts):
     """A prompt of 4 to 14, then 2 outputs in steps of 10 to 44."""
     (only,) = parts((4, 4), arrival_ms=[0], num_outputs=2)

@@ -173,7 +173,10 @@ def test_records_are_those_of_every_step_by_itself(assert_equal_records, seed):
 
 
 def assert_parts_add_up(records: Records) -> None:
-    """To the nanosecond, and none of them is negative."""
+    """To the nanosecond, and none of them is negative.
+
+    What is left of TTFT is no more than the steps in flight: two, where steps are asynchronous.
+    """
     requests = records.requests.dropna(subset="finished_ns")
     times_ns = {
         TTFT_PARTS: requests["first_token_ns"] - requests["arrival_ns"],
@@ -182,6 +185,9 @@ def assert_parts_add_up(records: Records) -> None:
     for parts, time_ns in times_ns.items():
         assert (requests[list(parts)].sum(axis=1) == time_ns).all()
         assert (requests[list(parts)] >= 0).all(axis=None)
+    if not records.requests["preemptions"].any():
+        longest_ns = records.steps.loc[records.steps["steps"] > 0, "duration_ns"].max()
+        assert (requests["ttft_step_ns"] <= 2 * longest_ns).all()
 
 
 @pytest.mark.parametrize("seed", range(20))

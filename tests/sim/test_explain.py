@@ -103,17 +103,27 @@ def test_life_of_a_request_is_told_in_order(kvsim_of_module, run_folder):
 def test_preemptions_are_told_before_and_after_the_first_token():
     ms = 1_000_000
     facts = dict.fromkeys((*TTFT_PARTS, *DECODE_PARTS), 0) | {
-        **{"arrival_ns": 0, "admitted_ns": 0, "first_token_ns": 90 * ms, "finished_ns": 190 * ms},
-        **{"prompt_tokens": 8, "output_tokens": 3, "cached_tokens": 4, "preemptions": 2},
-        **{"ttft_preempted_ns": 30 * ms, "ttft_recompute_ns": 20 * ms, "ttft_prefill_ns": 40 * ms},
-        **{"decode_preempted_ns": 80 * ms, "decode_steps_ns": 20 * ms, "finish_reason": "length"},
+        "arrival_ns": 0,
+        "admitted_ns": 0,
+        "first_token_ns": 90 * ms,
+        "finished_ns": 190 * ms,
+        "prompt_tokens": 8,
+        "output_tokens": 3,
+        "cached_tokens": 4,
+        "preemptions": 2,
+        "ttft_preempted_ns": 30 * ms,
+        "ttft_recompute_ns": 20 * ms,
+        "ttft_prefill_ns": 40 * ms,
+        "decode_preempted_ns": 80 * ms,
+        "decode_steps_ns": 20 * ms,
+        "finish_reason": "length",
     }
     steps = pd.DataFrame({"start_ns": [0], "steps": [1], "prefill_tokens": [8]})
     assert [event.words for event in timeline(pd.Series(facts), steps)] == [
         "arrives: a prompt of 8 tokens, the engine idles",
         "is admitted with 4 tokens from the prefix cache, after no wait",
-        "is preempted and waits 30 ms until it runs again, and computes again what it lost, in 20 ms "
-        "(preempted 2 times in all)",
+        "is preempted and waits 30 ms until it runs again, and computes again what it lost, in "
+        "20 ms (preempted 2 times in all)",
         "has its first token, after 1 step with 8 prompt tokens of all requests, 40 ms own prefill",
         "is preempted and waits 80 ms until it runs again (preempted 2 times in all)",
         "ends (length) with 3 tokens: 20 ms of decodes",

@@ -34,6 +34,8 @@ class Attribution:
     part. What happens meanwhile in steps is in sums over all steps, of which an output takes the
     differences; while it decodes its mark is such a sum. Methods are called for each request or
     step, so the common cases come first.
+
+    decode_step_ns: duration of the last step of decodes alone.
     """
 
     def __init__(self, num_requests: int, num_outputs: int) -> None:
@@ -48,7 +50,7 @@ class Attribution:
         self._blocked_by: Blocked | None = None
         self._summed_ns = 0  # up to when
         self._stalled_ns = 0  # of all steps, what those with prompt tokens took beyond decodes
-        self._decode_step_ns = 0  # duration of the last step of decodes alone
+        self.decode_step_ns = 0
         self._last_ended: dict[int, tuple[int, int]] = {}  # request -> (when, place), of several
         self._prefill_part = self._parts["ttft_prefill_ns"]
         self._stall_part = self._parts["decode_stalls_ns"]
@@ -62,7 +64,10 @@ class Attribution:
         self._newcomers.pop()
 
     def decided(self, blocked_by: Blocked | None, now_ns: int) -> None:
-        """The scheduler has decided; those who wait do so for this reason until the next time."""
+        """The scheduler has decided; those who wait do so for this reason until the next time.
+
+        While nobody waits it need not be told, for then nobody takes a difference.
+        """
         if blocked_by is self._blocked_by and not self._newcomers:
             return
         self._sum_waits(now_ns)
@@ -121,18 +126,14 @@ class Attribution:
             self._states[place] = _NEW
         self._states[first] = _PREEMPTED
 
-    def decoded(self, duration_ns: int) -> None:
-        """The last of some steps of decodes alone took so long."""
-        self._decode_step_ns = duration_ns
-
     def ran(self, step: Step, start_ns: int, end_ns: int, num_prefill_tokens: int) -> None:
         """A step has been computed."""
         duration_ns = end_ns - start_ns
         if num_prefill_tokens:
-            decodes_ns = min(duration_ns, self._decode_step_ns) if step.num_decodes else 0
+            decodes_ns = min(duration_ns, self.decode_step_ns) if step.num_decodes else 0
             self._stalled_ns += duration_ns - decodes_ns
         else:
-            decodes_ns = self._decode_step_ns = duration_ns
+            decodes_ns = self.decode_step_ns = duration_ns
         states = self._states
         for chunk in step.chunks:
             seq = chunk[0]

@@ -44,7 +44,7 @@ class Recorder:
     num_outputs: of each request.
     on_finished: told, each time a hundredth of the run is, how many more requests are done with.
     dates_evictions: keep the times of steps that may evict, for requests that miss what they did.
-    attribution: of the times of requests; told directly of decisions that make no step.
+    attribution: of the times of requests; told directly of decisions over many steps at once.
     """
 
     def __init__(
@@ -193,7 +193,7 @@ class Recorder:
                     self._dated_steps.append(step)
                     self._dated_ns.append(now_ns)
         self._num_steps += len(begun)
-        self.attribution.decoded(durations_ns[-1])
+        self.attribution.decode_step_ns = durations_ns[-1]
         self._itl_ns.extend(durations_ns, num_seqs)
         counts = (1, num_seqs, 0, *queues, 0)
         spell = (start_ns, durations_ns, begun, num_seqs, *counts, saved_slots, usage)

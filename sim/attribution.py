@@ -226,10 +226,12 @@ class Attribution:
         Of several outputs those of the first up to the first token, which comes to all at once;
         afterwards those of the last to end, and of the first of these.
         """
-        first = np.arange(0, len(self._states), self._num_outputs)
-        last = first.copy()
-        for request, (_, place) in self._last_ended.items():
-            last[request] = place
+        first = slice(None, None, self._num_outputs)  # a view, for columns may be large
+        last: slice | npt.NDArray[np.int64] = first
+        if self._last_ended:
+            last = np.arange(0, len(self._states), self._num_outputs)
+            for request, (_, place) in self._last_ended.items():
+                last[request] = place
         early = {name: self._column(name, first) for name in _EARLY_PARTS}
         late = {name: self._column(name, last) for name in _LATE_PARTS}
         step_ns = first_token_ns - arrival_ns - sum(early.values())
@@ -239,8 +241,9 @@ class Attribution:
             **_with_gaps({"decode_steps_ns": decode_steps_ns, **late}, finished_ns < 0),
         }
 
-    def _column(self, name: str, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        return np.frombuffer(self._parts[name], np.int64)[places]
+    def _column(self, name: str, places: slice | npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        column: npt.NDArray[np.int64] = np.frombuffer(self._parts[name], np.int64)[places]
+        return column
 
 
 def _with_gaps(

@@ -7,7 +7,7 @@ from engine.decode_batch import Deadlines, DecodeBatch
 from engine.kv_manager import KVManager
 from engine.scheduler import Scheduler, running_order
 from engine.sequence import Sequence, Status
-from engine.step import Step
+from engine.step import Blocked, Step
 
 
 class ContinuousScheduler(Scheduler):
@@ -33,7 +33,9 @@ class ContinuousScheduler(Scheduler):
         is_capped = threshold and (num_in_system > 1 or self.config.rules < (0, 31))
         cap = threshold if is_capped else self.config.max_num_batched_tokens
         self._schedule_running(step, cap)
-        if self.waiting and not step.preempted:
+        if step.preempted:
+            self._block(step, Blocked.BLOCKS)
+        elif self.waiting:
             self._swap_in(step, cap)
             self._admit_waiting(step, cap)
 
@@ -268,7 +270,7 @@ class ContinuousScheduler(Scheduler):
 
     def _steps_without_admission(self, most: int) -> int:
         """How many of the next `most` steps admit nobody, as far as is certain."""
-        return 0 if self.waiting and not self._is_stuck else most
+        return 0 if self.waiting and self._stuck_by is None else most
 
     # --- admission ---
 
@@ -279,12 +281,14 @@ class ContinuousScheduler(Scheduler):
             parts = self._parts(seq)
             num_tokens = min(self._num_wanted(seq), cap, self._budget(step))
             if self._budget(step) < len(parts):
+                self._block(step, Blocked.BUDGET)
                 break
             watermark_blocks = self._watermark_blocks if self.running else 0
-            if not self._has_place_for(seq) or not self.kv.swap_in(
-                parts, num_tokens, watermark_blocks=watermark_blocks
-            ):
-                self._is_stuck = True
+            if not self._has_place_for(seq):
+                self._block(step, Blocked.SLOTS, is_stuck=True)
+                break
+            if not self.kv.swap_in(parts, num_tokens, watermark_blocks=watermark_blocks):
+                self._block(step, Blocked.BLOCKS, is_stuck=True)
                 break
             self.waiting.popleft()
             self._start(step, seq, seq.num_lost_tokens)
@@ -302,14 +306,18 @@ class ContinuousScheduler(Scheduler):
         while place < len(self.waiting):
             seq = self.waiting[place]
             if seq.status is Status.SWAPPED:
+                if step.blocked_by is None:  # else `_swap_in` said why
+                    self._block(step, Blocked.BLOCKS)
                 break
             if not self._has_place_for(seq):
-                self._is_stuck = True
+                self._block(step, Blocked.SLOTS, is_stuck=True)
                 break
             budget = self._budget(step)
             if not budget:
+                self._block(step, Blocked.BUDGET)
                 break
             if seq.num_stale:
+                self._block(step, Blocked.BLOCKS)
                 place += 1
                 continue
             prefix = self.kv.cached_prefix(seq)
@@ -317,13 +325,14 @@ class ContinuousScheduler(Scheduler):
             start = num_cached + seq.num_given_tokens
             num_tokens = min(seq.num_tokens - start, cap)
             if num_tokens > budget and not config.enable_chunked_prefill:
+                self._block(step, Blocked.BUDGET)
                 if config.rules < (0, 12):  # stepped over, and the next may be admitted
                     place += 1
                     continue
                 break
             num_tokens = min(num_tokens, budget)
             if not self._find_room(seq, prefix, seq.num_given_tokens + num_tokens):
-                self._note_shortage()
+                self._note_shortage(step)
                 break
             del self.waiting[place]
             self._start(step, seq, num_cached)
@@ -341,10 +350,11 @@ class ContinuousScheduler(Scheduler):
             watermark_blocks=self._watermark_blocks if self.running else 0,
         )
 
-    def _note_shortage(self) -> None:
+    def _note_shortage(self, step: Step) -> None:
         """There is no room for the next to be admitted."""
         # Those that decode only take more blocks; but what they publish may be a new hit.
-        self._is_stuck = not self.config.enable_prefix_caching
+        is_stuck = not self.config.enable_prefix_caching
+        self._block(step, Blocked.BLOCKS, is_stuck=is_stuck)
 
     def _take(self, step: Step, seq: Sequence, start: int, num_tokens: int) -> None:
         seq.num_placeholders += step.add(seq, start, num_tokens)

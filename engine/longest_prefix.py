@@ -3,7 +3,7 @@
 from engine.continuous import ContinuousScheduler
 from engine.prefill_first import PrefillFirstScheduler
 from engine.sequence import Sequence
-from engine.step import Step
+from engine.step import Blocked, Step
 
 MOST_MATCHED = 128  # that wait; of more, SGLang leaves the queue as it is
 
@@ -16,7 +16,8 @@ class LongestPrefixScheduler(ContinuousScheduler):
     """
 
     def _admit_waiting(self, step: Step, cap: int) -> None:
-        if self._is_stuck:
+        if self._stuck_by is not None:
+            self._block(step, self._stuck_by)
             return
         if 1 < len(self.waiting) <= MOST_MATCHED:
             by_prefix = sorted(self.waiting, key=self._num_cached_blocks, reverse=True)
@@ -27,8 +28,8 @@ class LongestPrefixScheduler(ContinuousScheduler):
     def _num_cached_blocks(self, seq: Sequence) -> int:
         return len(self.kv.cached_prefix(seq))
 
-    def _note_shortage(self) -> None:
-        self._is_stuck = True
+    def _note_shortage(self, step: Step) -> None:
+        self._block(step, Blocked.BLOCKS, is_stuck=True)
 
 
 class LongestPrefixPrefillFirstScheduler(LongestPrefixScheduler, PrefillFirstScheduler):

@@ -6,7 +6,7 @@ from engine.config import EngineConfig
 from engine.continuous import ContinuousScheduler
 from engine.kv_manager import KVManager
 from engine.sequence import Sequence
-from engine.step import Step
+from engine.step import Blocked, Step
 
 
 class PrefillFirstScheduler(ContinuousScheduler):
@@ -18,7 +18,9 @@ class PrefillFirstScheduler(ContinuousScheduler):
             self._admit_waiting(step, cap)
         if not step.chunks:
             self._schedule_running(step, cap)
-            if not step.preempted:
+            if step.preempted:
+                self._block(step, Blocked.BLOCKS)
+            else:
                 self._swap_in(step, cap)
         elif self.decodes is not None:  # they miss this step
             for seq in self.decodes.members():
@@ -60,15 +62,23 @@ class TGIScheduler(PrefillFirstScheduler):
         self._must_decode = False
 
     def _steps_without_admission(self, most: int) -> int:
-        if not self.waiting or self._is_stuck:
+        if not self.waiting or self._stuck_by is not None:
             return most
         if self._must_decode or self._is_due():
             return 0
         return min(most, self.config.max_waiting_tokens - self._num_waiting_tokens)
 
+    @property
+    def blocked_ahead(self) -> Blocked | None:
+        """See Scheduler."""
+        is_free = self.waiting and self._stuck_by is None
+        return Blocked.BATCH if is_free else super().blocked_ahead
+
     def _admit_waiting(self, step: Step, cap: int) -> None:
         if self._is_due():
             super()._admit_waiting(step, cap)
+        else:
+            self._block(step, Blocked.BATCH)
 
     def _is_due(self) -> bool:
         """Whether those who wait may pause the others."""

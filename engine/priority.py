@@ -16,7 +16,7 @@ class PriorityScheduler(ContinuousScheduler):
     def add(self, seq: Sequence) -> None:
         """Queue a new sequence at its rank."""
         self._requeue(seq)
-        self._is_stuck = False
+        self._stuck_by = None
 
     def _requeue(self, seq: Sequence) -> None:
         insort(self.waiting, seq, key=_rank)

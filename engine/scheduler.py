@@ -7,7 +7,7 @@ from engine.config import EngineConfig
 from engine.decode_batch import DecodeBatch
 from engine.kv_manager import KVManager
 from engine.sequence import Sequence, Status
-from engine.step import Chunk, Step
+from engine.step import Blocked, Chunk, Step
 
 
 class Scheduler(ABC):
@@ -36,14 +36,15 @@ class Scheduler(ABC):
         self.num_steps = 0
         self._num_started = 0
         self._unforked: set[Sequence] = set()  # running, and others will fork from them
-        self._is_stuck = False  # nobody can be admitted until the queue or who runs changes
+        # Why nobody can be admitted until the queue or who runs changes; None: somebody may.
+        self._stuck_by: Blocked | None = None
         self.last_step: Step | None = None
         self._published_step = -1
 
     def add(self, seq: Sequence) -> None:
         """Queue a new sequence."""
         self.waiting.append(seq)
-        self._is_stuck = False
+        self._stuck_by = None
 
     def schedule(self) -> Step:
         """Decide the next step and take the memory it needs; no tokens when nothing can run."""
@@ -51,6 +52,8 @@ class Scheduler(ABC):
         self.num_steps += 1
         self.kv.begin_step(step.index)
         self._fill(step)
+        if not self.waiting:
+            step.blocked_by = None
         step.moves = self.kv.take_moves()
         forked = self._fork(step) if self._unforked else ()
         if self.decodes is not None:
@@ -87,6 +90,15 @@ class Scheduler(ABC):
     def _fill(self, step: Step) -> None:
         """Take chunks into the step."""
 
+    def _block(self, step: Step, reason: Blocked, *, is_stuck: bool = False) -> None:
+        """Those who still wait do so for a reason, of which the last one given counts.
+
+        is_stuck: it holds until the queue or who runs changes, whatever else may come up.
+        """
+        if is_stuck and self._stuck_by is None:
+            self._stuck_by = reason
+        step.blocked_by = reason if self._stuck_by is None else self._stuck_by
+
     def _start(self, step: Step, seq: Sequence, num_cached_tokens: int) -> None:
         """A waiting sequence that has been given memory runs from this step on.
 
@@ -119,7 +131,7 @@ class Scheduler(ABC):
 
     def remove(self, seq: Sequence) -> None:
         """Take a waiting or running sequence out at once and return its memory."""
-        self._is_stuck = False
+        self._stuck_by = None
         if seq.status is Status.RUNNING:
             self._stop(seq)
         elif seq is seq.gang[0]:
@@ -130,7 +142,7 @@ class Scheduler(ABC):
 
     def _stop(self, seq: Sequence) -> None:
         """A running sequence runs no longer, nor do those that wait to fork from it."""
-        self._is_stuck = False
+        self._stuck_by = None
         del self.running[seq]
         if seq.lead is None or self.decodes is None:
             del self.others[seq]
@@ -179,6 +191,11 @@ class Scheduler(ABC):
         Whether a member ends meanwhile is for the engine to know. 0: the next step needs
         `schedule`.
         """
+
+    @property
+    def blocked_ahead(self) -> Blocked | None:
+        """What `Step.blocked_by` would be of each of the steps that `steps_ahead` counts."""
+        return self._stuck_by if self.waiting else None
 
     def advance(self, num_steps: int) -> list[int]:
         """Schedule so many steps of the decode batch alone, at most `steps_ahead`.

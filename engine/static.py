@@ -5,7 +5,7 @@ from engine.decode_batch import DecodeBatch
 from engine.kv_manager import KVManager
 from engine.scheduler import Scheduler
 from engine.sequence import Sequence, Status
-from engine.step import Step
+from engine.step import Blocked, Step
 
 
 class StaticScheduler(Scheduler):
@@ -29,6 +29,7 @@ class StaticScheduler(Scheduler):
 
     def _fill(self, step: Step) -> None:
         self._release_ended_batch()
+        self._block(step, Blocked.BATCH)
         if not self.running and not self._ended:
             self._start_batch(step)
         elif self.decodes is not None and self.running:
@@ -55,12 +56,14 @@ class StaticScheduler(Scheduler):
         most = min(self.config.batch_size, self.config.max_num_seqs)
         if len(self.waiting) < most and not self._is_closed:
             return
+        self._block(step, Blocked.SLOTS)
         while self.waiting and len(self.running) < most:
             seq = self.waiting[0]
             prefix = self.kv.cached_prefix(seq)
             num_cached = len(prefix) * self.config.block_size
             # The last token is never fed back, so its K/V needs no slot.
             if not self.kv.admit(seq, prefix, 0, reserve_tokens=seq.max_num_tokens - 1):
+                self._block(step, Blocked.BLOCKS)
                 break
             self.waiting.popleft()
             self._start(step, seq, num_cached)
@@ -79,6 +82,11 @@ class StaticScheduler(Scheduler):
     def steps_ahead(self, most: int) -> int:
         """See Scheduler. The rows of a batch stay as they are until one ends."""
         return most if self.running else 0
+
+    @property
+    def blocked_ahead(self) -> Blocked | None:
+        """See Scheduler."""
+        return Blocked.BATCH if self.waiting else None
 
     def _serve_ahead(self, batch: DecodeBatch, steps: range) -> list[int]:
         """See Scheduler. The blocks that rows begin are reserved."""

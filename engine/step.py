@@ -1,9 +1,24 @@
 """What a scheduler decides: a step, and a chunk of it for each sequence."""
 
+from enum import IntEnum
 from typing import NamedTuple
 
 from engine.kv_manager import NO_MOVES
 from engine.sequence import Sequence, Status
+
+
+class Blocked(IntEnum):
+    """Why a step admits nobody more of those who wait.
+
+    SLOTS: as many run as may. BLOCKS: there is not the room in memory that they must find free,
+    watermark and other budgets of memory included. BUDGET: no tokens of the step are left. BATCH:
+    their time has not come; a static batch runs or waits for company, or others have their turn.
+    """
+
+    SLOTS = 0
+    BLOCKS = 1
+    BUDGET = 2
+    BATCH = 3
 
 
 class Chunk(NamedTuple):
@@ -38,6 +53,7 @@ class Step:
     preempted, admitted: sequences that left or joined the running ones while scheduling; an
         admission comes with the tokens that the prefix cache spared it.
     left: sequences that left the decode batch, after at least one token was taken from them.
+    blocked_by: why those who still wait do, by the first of them; None: nobody waits.
     num_tokens: tokens of all chunks.
     num_decodes, decode_context_tokens: chunks that feed one output token, and the sum of the
         contexts (tokens each attends to, its own included).
@@ -47,6 +63,7 @@ class Step:
 
     __slots__ = (
         "admitted",
+        "blocked_by",
         "chunks",
         "decode_context_tokens",
         "index",
@@ -66,6 +83,7 @@ class Step:
         self.preempted: list[Sequence] = []
         self.admitted: list[tuple[Sequence, int]] = []
         self.left: list[Sequence] = []
+        self.blocked_by: Blocked | None = None
         self.num_tokens = 0
         self.num_decodes = 0
         self.decode_context_tokens = 0

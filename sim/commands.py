@@ -628,3 +628,26 @@ def diff(
     from sim.vllm_import.command import diff as print_difference
 
     print_difference(run_folder, file, since, system, as_json=as_json)
+
+
+@app.command()
+def explain(
+    folder: Annotated[Path, typer.Argument(help="Folder that `kvsim run` has left.")],
+    request: Annotated[
+        int | None, typer.Argument(min=0, help="Number of a request, to see its life alone.")
+    ] = None,
+    system: Annotated[str | None, typer.Option(help="Which system of several.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Which seed of several.")] = None,
+    at: Annotated[
+        list[str] | None,
+        typer.Option(help="Which point of a sweep: --at engine.block_size=8 (repeatable)."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, not tables.")] = False,
+) -> None:
+    """Say where the time of requests went: queueing, for what; prompts; decodes; preemptions.
+
+    Example: kvsim explain runs/chat-0123456789 --system continuous --at arrivals.concurrency=64
+    """
+    from sim.explain.command import explain as explain_run
+
+    explain_run(folder, request, system, seed, at or [], as_json=as_json)

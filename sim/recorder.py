@@ -14,6 +14,7 @@ from engine.replay_engine import Progress
 from engine.request import RequestId, TokenOutput
 from engine.sequence import PrefixMisses, Sequence
 from engine.step import Step
+from sim.attribution import Attribution
 from sim.ledger import Int64Array, LedgerIntegral, UsageArrays, decoded_on, integral
 from sim.records import FINISH_REASONS, Records
 from sim.step_table import StepRows, StepTable
@@ -43,6 +44,7 @@ class Recorder:
     num_outputs: of each request.
     on_finished: told, each time a hundredth of the run is, how many more requests are done with.
     dates_evictions: keep the times of steps that may evict, for requests that miss what they did.
+    attribution: of the times of requests; told directly of decisions over many steps at once.
     """
 
     def __init__(
@@ -81,10 +83,12 @@ class Recorder:
         self._dated_ns = array("q")  # when each of them was scheduled
         self._evicted_for_ns = ValueCounts()
         self._first_refusal: str | None = None
+        self.attribution = Attribution(num_requests, num_outputs)
 
     def arrived(self, request_id: RequestId, now_ns: int) -> None:
         """A client has sent a request."""
         self._times["arrival_ns"][int(request_id)] = now_ns
+        self.attribution.arrived(int(request_id))
 
     def arrival_ns(self, request_id: RequestId) -> int:
         """When a client sent a request."""
@@ -93,16 +97,19 @@ class Recorder:
     def refused(self, request_id: RequestId, reason: str) -> None:
         """The engine has refused a request."""
         self._first_refusal = self._first_refusal or reason
+        self.attribution.refused()
         self._done_with(int(request_id), "refused")
 
     def scheduled(self, step: Step, now_ns: int) -> None:
         """The scheduler has admitted and preempted, whether or not there is anything to compute."""
         self._num_steps = step.index + 1
+        self.attribution.decided(step.blocked_by, now_ns)
         if self._dates_evictions:
             self._dated_steps.append(step.index)
             self._dated_ns.append(now_ns)
         for seq, num_cached in step.admitted:
             index = int(seq.request.request_id)
+            self.attribution.admitted(index * self._num_outputs + seq.index, now_ns)
             if self._times["admitted_ns"][index] == NEVER:
                 self._times["admitted_ns"][index] = now_ns
                 if seq.prefix_misses is not None:
@@ -115,12 +122,16 @@ class Recorder:
             self._last_token_ns[self._place(seq)] = self._committed_ns
         for seq in step.preempted:
             self._counts["preemptions"][int(seq.request.request_id)] += 1
+            self.attribution.preempted(self._place(seq), now_ns)
             if seq.is_beam and not seq.num_output_tokens:
-                self._started_over(seq)
+                self._started_over(seq, now_ns)
 
-    def _started_over(self, first: Sequence) -> None:
+    def _started_over(self, first: Sequence, now_ns: int) -> None:
         """What the beams of a request had written is thrown away."""
-        self._times["first_token_ns"][int(first.request.request_id)] = NEVER
+        index = int(first.request.request_id)
+        if self._times["first_token_ns"][index] != NEVER:
+            self.attribution.started_over(index, self._times["first_token_ns"][index], now_ns)
+        self._times["first_token_ns"][index] = NEVER
         for beam in first.outputs:
             self._output_tokens[self._place(beam)] = 0
             self._last_token_ns[self._place(beam)] = NEVER
@@ -150,6 +161,7 @@ class Recorder:
         """A step has been computed; `usage` is the ledger meanwhile, `queues` as it began."""
         num_decodes, num_running, num_waiting = step.num_decodes - step.num_padded, *queues
         num_prefill_tokens = step.num_tokens - step.num_decodes
+        self.attribution.ran(step, start_ns, end_ns, num_prefill_tokens)
         num_preempted = len(step.preempted)
         counts = (1, num_decodes, num_prefill_tokens, num_running, num_waiting, num_preempted)
         spell = (start_ns, [end_ns - start_ns], _NO_BLOCKS, 0, *counts, saved_slots, usage)
@@ -181,6 +193,7 @@ class Recorder:
                     self._dated_steps.append(step)
                     self._dated_ns.append(now_ns)
         self._num_steps += len(begun)
+        self.attribution.decode_step_ns = durations_ns[-1]
         self._itl_ns.extend(durations_ns, num_seqs)
         counts = (1, num_seqs, 0, *queues, 0)
         spell = (start_ns, durations_ns, begun, num_seqs, *counts, saved_slots, usage)
@@ -217,9 +230,10 @@ class Recorder:
         """The tokens of a step are taken."""
         for request_id, _, _, finished, finish_reason, output in outputs:
             index = int(request_id)
-            self._got_token(index, index * self._num_outputs + output, now_ns)
+            place = index * self._num_outputs + output
+            self._got_token(index, place, now_ns)
             if finished:
-                self._finished(index, now_ns, finish_reason)
+                self._finished(index, place, now_ns, finish_reason)
         self._committed_ns = now_ns
 
     def progressed(self, progress: Progress, now_ns: int) -> None:
@@ -234,8 +248,9 @@ class Recorder:
     def ended(self, seqs: list[Sequence], now_ns: int) -> None:
         """These have got their last tokens."""
         for seq in seqs:
-            self._output_tokens[self._place(seq)] = seq.num_output_tokens
-            self._finished(int(seq.request.request_id), now_ns, seq.finish_reason)
+            place = self._place(seq)
+            self._output_tokens[place] = seq.num_output_tokens
+            self._finished(int(seq.request.request_id), place, now_ns, seq.finish_reason)
 
     def _place(self, seq: Sequence) -> int:
         """Of an output among all of them."""
@@ -250,9 +265,10 @@ class Recorder:
         self._last_token_ns[place] = now_ns
         self._output_tokens[place] += 1
 
-    def _finished(self, index: int, now_ns: int, reason: str | None) -> None:
+    def _finished(self, index: int, place: int, now_ns: int, reason: str | None) -> None:
         """One of the outputs of a request has; the request has with its last."""
         assert reason is not None
+        self.attribution.ended(place, now_ns)
         self._num_unfinished[index] -= 1
         if not self._num_unfinished[index]:
             self._times["finished_ns"][index] = now_ns
@@ -275,12 +291,18 @@ class Recorder:
         output_tokens = np.frombuffer(self._output_tokens, np.int64)
         output_tokens = output_tokens.reshape(-1, self._num_outputs)
         codes = np.frombuffer(self._finish_reasons, np.int8)
+        times = {name: _with_gaps(column) for name, column in self._times.items()}
+        stamps = ("arrival_ns", "first_token_ns", "finished_ns")
+        parts = self.attribution.columns(
+            *(np.frombuffer(self._times[name], np.int64) for name in stamps)
+        )
         requests = pd.DataFrame(
             {
-                **{name: _with_gaps(column) for name, column in self._times.items()},
+                **times,
                 "prompt_tokens": prompt_tokens,
                 "output_tokens": output_tokens.sum(axis=1),
                 **{name: np.frombuffer(column, np.int64) for name, column in self._counts.items()},
+                **parts,
                 "finish_reason": pd.Categorical.from_codes(codes, pd.Index(FINISH_REASONS)),
             },
             index=pd.RangeIndex(len(codes), name="request"),

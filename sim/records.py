@@ -21,7 +21,8 @@ class Records:
         prefix caching: queried_tokens, of them cached_tokens, and the others by the reason of the
         miss: partial_tokens, unseen_tokens, evicted_tokens (see engine.request.PrefixMisses). What
         preemptions took of the computed tokens: restored_tokens (from the prefix cache or the
-        host, at the next admission), recomputed_tokens (all others).
+        host, at the next admission), recomputed_tokens (all others). Where the time went, by the
+        parts of sim.attribution.
     steps: start_ns, duration_ns, steps (1), decodes, prefill_tokens, preempted, running and waiting
         (when the row begins), then the slots of each ledger class meanwhile, and those that sharing
         saves. A spell in which the engine idles is a row of 0 steps, so the rows cover all time

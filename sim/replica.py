@@ -155,6 +155,8 @@ class Replica:
         assert isinstance(engine, ReplayEngine)
         start_ns, next_ns = self._now_ns, env.peek()
         queues, num_seqs = self._queues, engine.num_decodes
+        if queues[1]:
+            recorder.attribution.decided(engine.scheduler.blocked_ahead, start_ns)
         usage, saved_slots = engine.usage(), engine.kv.num_saved_slots
         if next_ns < math.inf:  # about as many as end by then
             num_steps = min(num_steps, int(next_ns - start_ns) // self._last_step_ns + 2)

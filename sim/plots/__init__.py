@@ -5,6 +5,7 @@ from pathlib import Path
 import pandas as pd
 
 from sim.experiment import Result
+from sim.plots.attribution import attribution
 from sim.plots.lines import latency, latency_distribution, throughput
 from sim.plots.memory import kv_memory, kv_shares
 from sim.plots.style import save
@@ -25,6 +26,7 @@ def draw_figures(folder: Path, summary: pd.DataFrame, results: list[Result]) -> 
     if not key:
         save(latency_distribution(last), folder / "latency.png")
     save(kv_memory(last), folder / "kv_memory.png")
+    save(attribution(last), folder / "attribution.png")
     at_last = [place for place in served if results[place].job.labels == last[0].job.labels]
     save(kv_shares(summary.iloc[at_last], last[0]), folder / "kv_shares.png")
 

@@ -5,12 +5,11 @@ import math
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from engine.kv_manager import KVUsage
 from sim.experiment import Result
-from sim.plots.style import point_in_words
+from sim.plots.style import point_in_words, text_colour
 
 _CLASS_COLOURS = {
     "live": "#0072B2",
@@ -84,7 +83,7 @@ def kv_shares(rows: pd.DataFrame, result: Result) -> Figure:
             places, percents, 0.7, left, label=name.replace("_", "-"), color=colour, linewidth=0
         )
         labels = [f"{p:.0f}" if p >= _LEAST_LABELLED_PERCENT else "" for p in percents]
-        axes.bar_label(bars, labels, label_type="center", color=_text_colour(colour))
+        axes.bar_label(bars, labels, label_type="center", color=text_colour(colour))
         left += percents
     axes.set_yticks(places, means.index)
     axes.tick_params(axis="y", length=0)
@@ -98,12 +97,6 @@ def kv_shares(rows: pd.DataFrame, result: Result) -> Figure:
     where = point_in_words(result, rows["seed"].nunique())
     figure.suptitle(f"KV memory, {where}", x=0.01, ha="left", fontsize="large")
     return figure
-
-
-def _text_colour(background: str) -> str:
-    """Black or white, whichever is easier to read on it."""
-    red, green, blue = to_rgb(background)
-    return "white" if 0.299 * red + 0.587 * green + 0.114 * blue < 0.55 else "black"
 
 
 def _is_ever_used(results: list[Result], ledger_class: str) -> bool:

@@ -7,6 +7,7 @@ import pandas as pd
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
@@ -49,6 +50,12 @@ def label_seconds(axis: Axis) -> None:
     axis.set_major_locator(LogLocator(subs=subs))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(SECONDS)
+
+
+def text_colour(background: str) -> str:
+    """Black or white, whichever is easier to read on it."""
+    red, green, blue = to_rgb(background)
+    return "white" if 0.299 * red + 0.587 * green + 0.114 * blue < 0.55 else "black"
 
 
 def words(key: str) -> str:

@@ -72,6 +72,7 @@ def test_equal_runs_leave_equal_bytes(two_runs):
 @pytest.mark.slow
 def test_a_run_leaves_what_is_documented(two_runs):
     assert sorted(files_of(two_runs[0])) == [
+        "figures/attribution.png",
         "figures/kv_memory.png",
         "figures/kv_shares.png",
         "figures/latency.png",

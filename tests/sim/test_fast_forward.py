@@ -8,6 +8,7 @@ import pytest
 from engine import ReplayEngine
 from engine.eviction import EVICTION
 from sim import recorder, step_table
+from sim.attribution import DECODE_PARTS, TTFT_PARTS
 from sim.records import Records
 from sim.scenario import Scenario
 from sim.simulate import simulate
@@ -17,6 +18,8 @@ MS = 1_000_000
 COUNTS = (
     *("preemptions", "recomputed_tokens", "restored_tokens"),
     *("cached_tokens", "evicted_tokens"),
+    *TTFT_PARTS,
+    *DECODE_PARTS,
 )
 
 # Constant steps are a divisor or a multiple of many a gap between arrivals: times coincide.
@@ -164,7 +167,27 @@ def random_scenario(seed: int) -> Scenario:
 def test_records_are_those_of_every_step_by_itself(assert_equal_records, seed):
     scenario = random_scenario(seed)
     stepwise = simulate(scenario, "default", stepwise=True)
-    assert_equal_records(simulate(scenario, "default"), stepwise)
+    records = simulate(scenario, "default")
+    assert_equal_records(records, stepwise)
+    assert_parts_add_up(records)
+
+
+def assert_parts_add_up(records: Records) -> None:
+    """To the nanosecond, and none of them is negative.
+
+    What is left of TTFT is no more than the steps in flight: two, where steps are asynchronous.
+    """
+    requests = records.requests.dropna(subset="finished_ns")
+    times_ns = {
+        TTFT_PARTS: requests["first_token_ns"] - requests["arrival_ns"],
+        DECODE_PARTS: requests["finished_ns"] - requests["first_token_ns"],
+    }
+    for parts, time_ns in times_ns.items():
+        assert (requests[list(parts)].sum(axis=1) == time_ns).all()
+        assert (requests[list(parts)] >= 0).all(axis=None)
+    if not records.requests["preemptions"].any():
+        longest_ns = records.steps.loc[records.steps["steps"] > 0, "duration_ns"].max()
+        assert (requests["ttft_step_ns"] <= 2 * longest_ns).all()
 
 
 @pytest.mark.parametrize("seed", range(20))

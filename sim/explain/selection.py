@@ -1,0 +1,99 @@
+"""Finds the records of one run in the tables of a run folder."""
+
+from pathlib import Path
+
+import pandas as pd
+
+from sim.attribution import DECODE_PARTS, TTFT_PARTS
+from sim.errors import UserError
+from sim.run_folder import is_finished
+
+
+def select(
+    folder: Path, system: str | None, seed: int | None, at: list[str]
+) -> tuple[dict[str, str], pd.DataFrame]:
+    """What tells a run from the others of its folder (column -> value), and its requests.
+
+    at: KEY=VALUE of what was swept. Raises UserError for a folder that is no run, or where not
+    exactly one run is meant.
+    """
+    if not is_finished(folder):
+        raise UserError(f"{folder}: is no folder, expected one that `kvsim run` has left")
+    requests = _read(folder, "requests")
+    missing = [name for name in (*TTFT_PARTS, *DECODE_PARTS) if name not in requests]
+    if missing:
+        raise UserError(
+            f"{folder / 'requests.csv'}: no column {missing[0]!r}; expected a run of this version"
+        )
+    keys = list(requests.columns[: requests.columns.get_loc("request")])
+    runs = requests[keys].drop_duplicates()
+    runs = runs[_is_meant(runs, _wanted(system, seed, at, runs), folder)]
+    if len(runs) > 1:
+        raise UserError(f"{folder}: has {len(runs)} such runs, expected one of {_choices(runs)}")
+    run = {key: str(runs[key].iloc[0]) for key in keys}
+    return run, of_run(requests, run)
+
+
+def read_steps(folder: Path, run: dict[str, str]) -> pd.DataFrame:
+    """The steps of a run."""
+    return of_run(_read(folder, "steps"), run)
+
+
+def of_run(rows: pd.DataFrame, run: dict[str, str]) -> pd.DataFrame:
+    """Those rows of a table that are of a run."""
+    is_of = pd.Series(True, index=rows.index)
+    for key, value in run.items():
+        is_of &= rows[key] == value
+    return rows[is_of]
+
+
+def _read(folder: Path, name: str) -> pd.DataFrame:
+    path = folder / f"{name}.csv"
+    try:
+        columns = list(pd.read_csv(path, nrows=0))
+        first = {"requests": "request", "steps": "step"}[name]
+        keys = dict.fromkeys(columns[: columns.index(first)], "category")
+        # A system or a swept value may be called "null" or "NA"; only an empty cell is no value.
+        rows = pd.read_csv(path, keep_default_na=False, na_values=[""], dtype=keys)
+    except OSError as error:
+        raise UserError(f"{path}: {(error.strerror or str(error)).lower()}") from None
+    except ValueError:
+        raise UserError(f"{path}: is no table that `kvsim run` has left") from None
+    return rows.astype(dict.fromkeys(keys, "string"))
+
+
+def _wanted(
+    system: str | None, seed: int | None, at: list[str], runs: pd.DataFrame
+) -> dict[str, str]:
+    wanted = {}
+    for text in at:
+        key, equals, value = text.partition("=")
+        if not equals or key not in runs or key in ("system", "seed"):
+            swept = ", ".join(key for key in map(str, runs) if key not in ("system", "seed"))
+            raise UserError(f"--at: got {text!r}, expected KEY=VALUE of {swept or 'a sweep'}")
+        wanted[key] = value
+    if system is not None:
+        wanted["system"] = system
+    if seed is not None:
+        wanted["seed"] = str(seed)
+    return wanted
+
+
+def _is_meant(runs: pd.DataFrame, wanted: dict[str, str], folder: Path) -> pd.Series:
+    is_meant = pd.Series(True, index=runs.index)
+    for key, value in wanted.items():
+        is_meant &= runs[key] == value
+    if not is_meant.any():
+        got = ", ".join(f"{key}={value}" for key, value in wanted.items())
+        raise UserError(f"{folder}: has no run with {got}, expected one of {_choices(runs)}")
+    return is_meant
+
+
+def _choices(runs: pd.DataFrame) -> str:
+    """What differs between runs, as options."""
+    options = {"system": "--system ", "seed": "--seed "}
+    return "; ".join(
+        options.get(key, f"--at {key}=") + ", ".join(dict.fromkeys(runs[key]))
+        for key in map(str, runs)
+        if runs[key].nunique() > 1 or len(runs) == 1
+    )

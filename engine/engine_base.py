@@ -73,6 +73,11 @@ class EngineBase:
         """Whether any request is unfinished."""
         return bool(self._sequences)
 
+    @property
+    def num_unfinished(self) -> int:
+        """Requests that run or wait."""
+        return len(self._sequences)
+
     def add_request(self, request: Request) -> Sequence:
         """Queue a request and return its progress, or that of the first of its outputs.
 

@@ -51,7 +51,7 @@ class Recorder:
     ) -> None:
         self._block_size = block_size
         self._dates_evictions = dates_evictions
-        self._requests = (
+        self._requests: RequestColumns = (
             beside._requests if beside else RequestColumns(num_requests, on_finished, num_outputs)
         )
         # Looked at for every token: by names of their own.

@@ -1,7 +1,7 @@
 """One engine under the simulated clock: a SimPy process that steps it."""
 
 import math
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Generator
 from dataclasses import dataclass
 from itertools import accumulate
@@ -16,17 +16,11 @@ from engine.replay_engine import Progress, ReplayEngine
 from engine.request import Request, RequestError, RequestId
 from engine.sequence import Sequence
 from engine.step import Step
+from sim.instant import BEGINS, ENDS, Answers, Late
 from sim.latency.model import LatencyModel
 from sim.recorder import Queues, Recorder
 
 Process = Generator[simpy.Event, object, None]
-
-# At an instant all that comes by the clock is first (SimPy's own priorities are 0 and 1); then
-# steps end, in the order of the replicas; then clients hear of it and may send what they send next;
-# then steps begin. So nothing depends on the order in which replicas came to an instant.
-_ENDS = 2
-_ANSWERS = EventPriority(1 << 20)
-_BEGINS = EventPriority(_ANSWERS + 1)
 
 
 class _StepInFlight(NamedTuple):
@@ -56,53 +50,6 @@ class _Sleep:
     usage: KVUsage
     saved_slots: int
     queues: Queues
-    is_taken: bool = False
-
-
-class _Late(simpy.Event):
-    """A time after all of lower priority that happens at its instant."""
-
-    def __init__(self, env: simpy.Environment, delay_ns: int, priority: EventPriority) -> None:
-        # As simpy.Timeout does it, without the constructor of Event, for there are many.
-        self.env = env
-        self.callbacks = []
-        self._value = None
-        self._ok = True
-        env.schedule(self, priority, delay_ns)
-
-
-class Answers:
-    """The clients of all replicas who wait for the ends of their requests."""
-
-    def __init__(self, env: simpy.Environment) -> None:
-        self._env = env
-        self._awaited: dict[RequestId, simpy.Event] = {}
-        self._last_ns = -1
-
-    def of(self, request_id: RequestId) -> simpy.Event:
-        """The end of a request that is in an engine, as an event."""
-        return self._awaited.setdefault(request_id, self._env.event())
-
-    def give(self, request_id: RequestId) -> None:
-        """A request has ended: whoever waits for it hears of it when all steps have that end now.
-
-        Does nothing where nobody does.
-        """
-        event = self._awaited.pop(request_id, None)
-        if event is not None:
-            event._ok, event._value = True, None  # as Event.succeed does it, but later
-            self._env.schedule(event, _ANSWERS)
-            self._last_ns = self._env.now  # type: ignore[assignment]  # whole
-
-    @property
-    def are_given_now(self) -> bool:
-        """Whether somebody hears at this instant: then all steps have ended that end now."""
-        return self._last_ns == self._env.now
-
-    @property
-    def are_awaited(self) -> bool:
-        """Whether anybody waits."""
-        return bool(self._awaited)
 
 
 class Replica:
@@ -134,7 +81,7 @@ class Replica:
         self._recorder = recorder
         self._answers = answers or Answers(env)
         self._is_alone = answers is None
-        self._end_priority = EventPriority(_ENDS + number)
+        self._end_priority = EventPriority(ENDS + number)
         self._max_wait_ns = round(engine.config.max_wait_s * 1e9)
         self._is_async = engine.config.async_scheduling
         self._in_flight: _StepInFlight | None = None
@@ -178,7 +125,11 @@ class Replica:
         return self._engine.num_unfinished
 
     def look(self) -> Engine | ReplayEngine:
-        """The engine as it is now, after all steps that have begun have been scheduled."""
+        """The engine as it is now, after all steps that have begun have been scheduled.
+
+        A router that looks does so for every request, before it comes, at all replicas: where
+        somebody has come meanwhile, nobody can tell any more what has been scheduled without him.
+        """
         if self._sleep:
             self._catch_up(self._sleep)
         return self._engine
@@ -216,7 +167,7 @@ class Replica:
     def _end(self, in_flight: _StepInFlight) -> Process:
         """Wait for the end of a step, and take its tokens."""
         step, start_ns, duration_ns, queues, head, token_ids = in_flight
-        yield _Late(self._env, start_ns + duration_ns - self._now_ns, self._end_priority)
+        yield Late(self._env, start_ns + duration_ns - self._now_ns, self._end_priority)
         now_ns = self._now_ns
         self._in_flight = None
         # Whoever has come meanwhile does not matter to this step.
@@ -232,7 +183,7 @@ class Replica:
             ended = [output.request_id for output in outcome if output.finished]
         self._answer(ended)
         if self._must_listen:
-            yield _Late(self._env, 0, _BEGINS)
+            yield Late(self._env, 0, BEGINS)
 
     def _sleep_through(self, num_steps: int) -> Process:
         """Let the same sequences decode for at most so many steps.
@@ -245,14 +196,14 @@ class Replica:
             self._can_be_woken = True
             try:
                 end_ns = sleep.ends_ns[sleep.num_steps - 1]
-                yield _Late(self._env, end_ns - self._now_ns, self._end_priority)
+                yield Late(self._env, end_ns - self._now_ns, self._end_priority)
             except simpy.Interrupt:
                 continue
             self._can_be_woken = False
             self._sleep = None
             self._take(sleep)
             if self._must_listen:
-                yield _Late(self._env, 0, _BEGINS)
+                yield Late(self._env, 0, BEGINS)
             if self._in_flight:
                 self._in_flight = self._running(sleep)
 
@@ -286,10 +237,7 @@ class Replica:
         )
 
     def _take(self, sleep: _Sleep) -> None:
-        """Take the steps that have been slept through, once."""
-        if sleep.is_taken or not sleep.num_steps:
-            return
-        sleep.is_taken = True
+        """Take the steps that have been slept through."""
         engine, recorder, num_steps = self._engine, self._recorder, sleep.num_steps
         assert isinstance(engine, ReplayEngine)
         begun, ended = engine.advance(num_steps)
@@ -308,15 +256,16 @@ class Replica:
         return _StepInFlight(engine.in_flight, start_ns, duration_ns, self._queues, engine.head, [])
 
     def _num_ended(self, sleep: _Sleep) -> int:
-        """Steps of a sleep that have ended: those that end now, when they have all (see _ENDS)."""
-        ended = bisect_right if self._answers.are_given_now else bisect_left
-        return ended(sleep.ends_ns, self._now_ns)
+        """Steps of a sleep that have ended, those before the one that is in flight.
+
+        One that ends now counts as in flight, also for clients who hear now (see sim.instant): no
+        request ends with it, or the sleep would, and nothing else can be seen of its end.
+        """
+        return bisect_left(sleep.ends_ns, self._now_ns)
 
     def _shorten(self, sleep: _Sleep) -> None:
         """Sleep no longer than until the step ends that is in flight now."""
-        num_steps = self._num_ended(sleep)
-        if not num_steps or sleep.ends_ns[num_steps - 1] < self._now_ns:
-            num_steps += 1
+        num_steps = self._num_ended(sleep) + 1
         if num_steps < sleep.num_steps:
             sleep.num_steps = num_steps
             self._wake()
@@ -328,16 +277,13 @@ class Replica:
         """
         assert self._queues[1] == sleep.queues[1]
         num_ended = self._num_ended(sleep)
-        start_ns = sleep.ends_ns[num_ended - 1] if num_ended else sleep.start_ns
-        if num_ended and start_ns == self._now_ns:  # the next has not begun
-            self._shorten(sleep)
+        start_ns = sleep.start_ns
+        if num_ended:
+            start_ns, sleep.num_steps = sleep.ends_ns[num_ended - 1], num_ended
             self._take(sleep)
-            return
-        sleep.num_steps = num_ended
-        self._take(sleep)
+            if self._is_async:
+                self._in_flight = self._running(sleep)
         self._sleep = None
-        if self._is_async and num_ended:
-            self._in_flight = self._running(sleep)
         self._schedule(start_ns)
         if not self._is_async:
             step, self._next = self._next, None
@@ -373,7 +319,7 @@ class Replica:
             if left_ns <= 0:
                 self._engine.close_batch()
                 return
-            call = _Late(self._env, left_ns, _BEGINS)
+            call = Late(self._env, left_ns, BEGINS)
         engine = self._engine
         self._recorder.idles(engine.usage(), engine.kv.num_saved_slots, self._queues)
         self._can_be_woken = True
@@ -381,4 +327,4 @@ class Replica:
             yield call
             self._can_be_woken = False
         except simpy.Interrupt:
-            yield _Late(self._env, self._latency.wake_ns, _BEGINS)
+            yield Late(self._env, self._latency.wake_ns, BEGINS)

@@ -13,11 +13,12 @@ from engine.request import Request, SamplingParams
 from sim.build import build_engine, build_workload
 from sim.clients import send
 from sim.fleet import Fleet, fleet_records
+from sim.instant import Answers
 from sim.latency.block_moves import with_block_moves
 from sim.latency.build import build_latency
 from sim.recorder import Recorder
 from sim.records import Records
-from sim.replica import Answers, Replica
+from sim.replica import Replica
 from sim.router import build_router
 from sim.scenario import Scenario
 from sim.scenario.deployed import build_config

@@ -276,6 +276,20 @@ def test_a_replica_that_is_never_asked_has_an_empty_pool(new_workload, serve_by)
 # --- every step by itself ---
 
 
+SYSTEMS: list[dict[str, Any]] = [
+    *[{}, {}],
+    {"batching": "static", "batch_size": 4, "max_wait_s": 0.03, "async_scheduling": False},
+    {"policy": "priority"},
+    {"policy": "lpm"},
+    {
+        "mixed_batches": False,
+        "enable_chunked_prefill": False,
+        "max_num_batched_tokens": 300,
+        "async_scheduling": False,
+    },
+]
+
+
 def random_scenario(seed: int) -> Scenario:
     """Small worlds with ends of steps, answers and arrivals that coincide."""
     rng = random.Random(seed)
@@ -308,11 +322,16 @@ def random_scenario(seed: int) -> Scenario:
         "block_size": rng.choice([1, 4, 8]),
         "num_blocks": rng.choice([120, 400]),
         "max_model_len": 110,
-        "max_num_seqs": rng.choice([2, 8, 40]),
+        "max_num_seqs": rng.choice([3, 8, 40]),
         "max_num_batched_tokens": rng.choice([16, 300]),
         "enable_prefix_caching": is_caching,
         "async_scheduling": rng.random() < 0.5,
     }
+    system = rng.choice(SYSTEMS)
+    if is_caching or system.get("policy") != "lpm":
+        engine |= system
+    if not ({"batching", "policy"} & set(engine) or "sessions" in workload):
+        workload["n"] = rng.choice([1, 3])
     routers = [name for name in ROUTERS if is_caching or name != "prefix-match"]
     return Scenario.parse(
         {

@@ -1,4 +1,4 @@
-"""How fast a replay is: a million requests, or as many as asked for, on one replica.
+"""How fast a replay is: a million requests, or as many as asked for, on one replica or several.
 
 Lengths as in the Azure conversation trace of 2023 (means of 1,155 prompt and 211 output tokens),
 Poisson arrivals near the capacity of one A100 with an 8-billion-parameter model, by the roofline,
@@ -29,7 +29,11 @@ def main(
     output_factor: Annotated[
         float, typer.Option(min=0.01, max=10, help="Scales the output lengths.")
     ] = 1.0,
-    rate: Annotated[float, typer.Option(min=0.01, max=1e6, help="Requests per second.")] = _RATE,
+    rate: Annotated[
+        float, typer.Option(min=0.01, max=1e6, help="Requests per second, for each replica.")
+    ] = _RATE,
+    replicas: Annotated[int, typer.Option(min=1, max=1024, help="How many engines.")] = 1,
+    router: Annotated[str, typer.Option(help="Who shares the requests out.")] = "round-robin",
     shared_tokens: Annotated[
         int,
         typer.Option(
@@ -56,7 +60,8 @@ def main(
                 "enable_prefix_caching": prefix_caching,
                 "async_scheduling": asynchronous,
             },
-            "workload": _workload(requests, rate, output_factor, shared_tokens),
+            "replicas": {"count": replicas, "router": router},
+            "workload": _workload(requests, rate * replicas, output_factor, shared_tokens),
         }
     )
     env = simpy.Environment()

@@ -73,6 +73,11 @@ class EngineBase:
         """Whether any request is unfinished."""
         return bool(self._sequences)
 
+    @property
+    def num_unfinished(self) -> int:
+        """Requests that run or wait."""
+        return len(self._sequences)
+
     def add_request(self, request: Request) -> Sequence:
         """Queue a request and return its progress, or that of the first of its outputs.
 
@@ -183,6 +188,13 @@ class EngineBase:
 
     def _forget(self, request_id: RequestId) -> None:
         del self._sequences[request_id]
+
+    def num_cached_tokens(self, request: Request) -> int:
+        """Prompt tokens of a request that the prefix cache would spare if it were admitted now.
+
+        Changes nothing; the request need not be in the engine.
+        """
+        return len(self.kv.cached_prefix(self._new_sequence(request, 0))) * self.config.block_size
 
     def close_batch(self) -> None:
         """Let the next static batch start with whoever waits then, however few."""

@@ -35,15 +35,23 @@ class Attribution:
     differences; while it decodes its mark is such a sum. Methods are called for each request or
     step, so the common cases come first.
 
+    beside: of another engine that serves others of the same requests; they share the columns.
+
     decode_step_ns: duration of the last step of decodes alone.
     """
 
-    def __init__(self, num_requests: int, num_outputs: int) -> None:
+    def __init__(
+        self, num_requests: int, num_outputs: int, beside: "Attribution | None" = None
+    ) -> None:
         num_places = num_requests * num_outputs
+        names = (*_EARLY_PARTS, *_LATE_PARTS)
         self._num_outputs = num_outputs
-        self._parts = {name: array("q", [0]) * num_places for name in (*_EARLY_PARTS, *_LATE_PARTS)}
-        self._states = array("b", [_NEW]) * num_places
-        self._marks_ns = array("q", [0]) * num_places
+        self._parts: dict[str, array[int]]
+        self._states: array[int]
+        self._marks_ns: array[int]
+        self._parts = beside._parts if beside else {n: array("q", [0]) * num_places for n in names}
+        self._states = beside._states if beside else array("b", [_NEW]) * num_places
+        self._marks_ns = beside._marks_ns if beside else array("q", [0]) * num_places
         self._newcomers: list[int] = []  # places of those that the scheduler has not seen
         self._waits_at: dict[int, tuple[int, ...]] = {}  # place -> the sums when it was seen
         self._waits_ns = (0,) * len(Blocked)  # time that admission was blocked, by the reason
@@ -51,7 +59,8 @@ class Attribution:
         self._summed_ns = 0  # up to when
         self._stalled_ns = 0  # of all steps, what those with prompt tokens took beyond decodes
         self.decode_step_ns = 0
-        self._last_ended: dict[int, tuple[int, int]] = {}  # request -> (when, place), of several
+        # Request of several outputs -> when the last one ended, and its place.
+        self._last_ended: dict[int, tuple[int, int]] = beside._last_ended if beside else {}
         self._prefill_part = self._parts["ttft_prefill_ns"]
         self._stall_part = self._parts["decode_stalls_ns"]
 

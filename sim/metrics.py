@@ -19,9 +19,25 @@ def summarise(records: Records) -> Row:
     Times in seconds; rates per second of the span, which is from the start of the run to the last
     output; shares from 0 to 1; None where nothing happened that could be measured.
     """
+    return _summarise(records, _span_ns(records))
+
+
+def summarise_replicas(records: Records) -> list[Row]:
+    """The same of each of several replicas, by the span of all; none where there is one."""
+    span_ns = _span_ns(records)
+    return [
+        _summarise(records.of_replica(number), span_ns) for number in range(len(records.replicas))
+    ]
+
+
+def _span_ns(records: Records) -> int:
+    last_ns = records.requests["finished_ns"].max()
+    return 0 if pd.isna(last_ns) else int(last_ns)
+
+
+def _summarise(records: Records, span_ns: int) -> Row:
     requests = records.requests
     finished = requests[requests["finished_ns"].notna()]
-    span_ns = int(finished["finished_ns"].max()) if len(finished) else 0
     num_output_tokens = int(requests["output_tokens"].sum())
     return {
         "requests": len(requests),
@@ -48,7 +64,7 @@ def summarise_classes(records: Records) -> dict[str, Row]:
     requests = records.requests
     if "class" not in requests:
         return {}
-    span_ns = requests["finished_ns"].max()
+    span_ns = _span_ns(records)
     rows: dict[str, Row] = {}
     for name, of_class in requests.groupby("class", sort=True):
         finished = of_class[of_class["finished_ns"].notna()]
@@ -56,7 +72,7 @@ def summarise_classes(records: Records) -> dict[str, Row]:
             "requests": len(of_class),
             "finished": len(finished),
             "output_tokens": int(of_class["output_tokens"].sum()),
-            **_slo(of_class, 0 if pd.isna(span_ns) else int(span_ns)),
+            **_slo(of_class, span_ns),
             **_latencies(finished, records.num_outputs),
         }
     return rows
@@ -160,7 +176,8 @@ def _prefix_cache(requests: pd.DataFrame, evicted_for_ns: Distribution) -> Row:
 
 
 def _memory(records: Records) -> Row:
-    """Time-weighted shares of the pool, and what sharing saved, as the allocator counts them."""
+    """Time-weighted shares of all pools, and what sharing saved, as the allocator counts them."""
+    time_ns = int(records.steps["duration_ns"].sum()) // max(len(records.replicas), 1)
     slot_ns, saved = records.slot_ns, records.saved_slot_ns
     total = sum(slot_ns)
     held = slot_ns.live + slot_ns.tail + slot_ns.reserved + slot_ns.over_reserved
@@ -168,7 +185,7 @@ def _memory(records: Records) -> Row:
         "block_utilisation": _ratio(held, total),
         "internal_fragmentation": _ratio(held - slot_ns.live, held),
         **{f"{name}_share": _ratio(slots, total) for name, slots in slot_ns._asdict().items()},
-        "saved_slots_mean": _ratio(saved, int(records.steps["duration_ns"].sum())),
+        "saved_slots_mean": _ratio(saved, time_ns),
         "saved_share": _ratio(saved, held + saved),
     }
 

@@ -7,7 +7,6 @@ from itertools import accumulate, chain
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from engine.kv_manager import KVUsage
 from engine.replay_engine import Progress
@@ -16,17 +15,12 @@ from engine.sequence import PrefixMisses, Sequence
 from engine.step import Step
 from sim.attribution import Attribution
 from sim.ledger import Int64Array, LedgerIntegral, UsageArrays, decoded_on, integral
-from sim.records import FINISH_REASONS, Records
+from sim.records import Records
+from sim.request_columns import NEVER, RequestColumns
 from sim.step_table import StepRows, StepTable
 from sim.value_counts import ValueCounts
 
 Queues = tuple[int, int]  # sequences running and waiting
-NEVER = -1  # a time that has not come
-_TIME_COLUMNS = ("arrival_ns", "admitted_ns", "first_token_ns", "finished_ns")
-_COUNT_COLUMNS = (
-    *("preemptions", "queried_tokens", "cached_tokens"),
-    *("partial_tokens", "unseen_tokens", "evicted_tokens", "recomputed_tokens", "restored_tokens"),
-)
 _MOST_WAITING = 1 << 14  # rows that are still spells
 
 
@@ -39,11 +33,12 @@ _NO_BLOCKS = [0]
 
 
 class Recorder:
-    """Columns of a run of num_requests requests, known by their numbers 0 to num_requests - 1.
+    """The steps of an engine, and the requests that it serves.
 
-    num_outputs: of each request.
-    on_finished: told, each time a hundredth of the run is, how many more requests are done with.
+    num_requests, on_finished, num_outputs: see RequestColumns.
     dates_evictions: keep the times of steps that may evict, for requests that miss what they did.
+    beside: the recorder of another engine that serves others of the same requests.
+
     attribution: of the times of requests; told directly of decisions over many steps at once.
     """
 
@@ -55,20 +50,19 @@ class Recorder:
         *,
         num_outputs: int,
         dates_evictions: bool = True,
+        beside: "Recorder | None" = None,
     ) -> None:
         self._block_size = block_size
         self._dates_evictions = dates_evictions
-        self._on_finished = on_finished
-        self._num_between_reports = max(num_requests // 100, 1)
-        self._num_unreported = 0
-        self._times = {name: array("q", [NEVER]) * num_requests for name in _TIME_COLUMNS}
-        self._counts = {name: array("q", [0]) * num_requests for name in _COUNT_COLUMNS}
-        self._finish_reasons = array("b", [NEVER]) * num_requests
+        self._requests: RequestColumns = (
+            beside._requests if beside else RequestColumns(num_requests, on_finished, num_outputs)
+        )
+        # Looked at for every token: by names of their own.
+        self._times, self._counts = self._requests.times, self._requests.counts
         self._num_outputs = num_outputs
-        self._num_unfinished = array("q", [num_outputs]) * num_requests  # outputs
-        # Of outputs: output i of request r at r * num_outputs + i.
-        self._output_tokens = array("q", [0]) * (num_requests * num_outputs)
-        self._last_token_ns = array("q", [NEVER]) * (num_requests * num_outputs)
+        self._num_unfinished = self._requests.num_unfinished
+        self._output_tokens = self._requests.output_tokens
+        self._last_token_ns = self._requests.last_token_ns
         self._spells: list[_Spell] = []
         self._num_waiting = 0  # rows that they will be
         self._steps = StepTable()
@@ -82,8 +76,8 @@ class Recorder:
         self._dated_steps = array("q")  # steps in which something may have been evicted
         self._dated_ns = array("q")  # when each of them was scheduled
         self._evicted_for_ns = ValueCounts()
-        self._first_refusal: str | None = None
-        self.attribution = Attribution(num_requests, num_outputs)
+        others = beside.attribution if beside else None
+        self.attribution: Attribution = Attribution(num_requests, num_outputs, others)
 
     def arrived(self, request_id: RequestId, now_ns: int) -> None:
         """A client has sent a request."""
@@ -96,9 +90,9 @@ class Recorder:
 
     def refused(self, request_id: RequestId, reason: str) -> None:
         """The engine has refused a request."""
-        self._first_refusal = self._first_refusal or reason
+        self._requests.first_refusal = self._requests.first_refusal or reason
         self.attribution.refused()
-        self._done_with(int(request_id), "refused")
+        self._requests.done_with(int(request_id), "refused")
 
     def scheduled(self, step: Step, now_ns: int) -> None:
         """The scheduler has admitted and preempted, whether or not there is anything to compute."""
@@ -205,17 +199,27 @@ class Recorder:
             self._idle = (usage, saved_slots, queues)
 
     def _add_spell(self, spell: _Spell, end_ns: int) -> None:
-        if self._idle and spell[0] > self._covered_ns:
-            usage, saved_slots, queues = self._idle
-            counts = (0, 0, 0, *queues, 0, saved_slots)
-            idle_ns = spell[0] - self._covered_ns
-            self._spells.append((self._covered_ns, [idle_ns], _NO_BLOCKS, 0, *counts, usage))
+        self.idled_until(spell[0])
         self._idle = None
         self._spells.append(spell)
         self._covered_ns = end_ns
         self._num_waiting += len(spell[1])
         if self._num_waiting > _MOST_WAITING:
             self._flush()
+
+    def idled_until(self, end_ns: int) -> None:
+        """If it idles, it has done so until then: until the next step or the end of the run."""
+        if self._idle and end_ns > self._covered_ns:
+            usage, saved_slots, queues = self._idle
+            counts = (0, 0, 0, *queues, 0, saved_slots)
+            idle_ns = end_ns - self._covered_ns
+            self._spells.append((self._covered_ns, [idle_ns], _NO_BLOCKS, 0, *counts, usage))
+            self._covered_ns = end_ns
+
+    @property
+    def end_ns(self) -> int:
+        """When the last step ended."""
+        return self._covered_ns
 
     def _flush(self) -> None:
         """Make rows of the spells."""
@@ -272,14 +276,7 @@ class Recorder:
         self._num_unfinished[index] -= 1
         if not self._num_unfinished[index]:
             self._times["finished_ns"][index] = now_ns
-            self._done_with(index, reason)
-
-    def _done_with(self, index: int, reason: str) -> None:
-        self._finish_reasons[index] = FINISH_REASONS.index(reason)
-        self._num_unreported += 1
-        if self._num_unreported == self._num_between_reports:
-            self._on_finished(self._num_unreported)
-            self._num_unreported = 0
+            self._requests.done_with(index, reason)
 
     def records(self, prompt_tokens: npt.NDArray[np.int64], notes: tuple[str, ...]) -> Records:
         """Everything recorded; prompt_tokens and notes are those of the workload.
@@ -288,28 +285,11 @@ class Recorder:
         """
         if self._spells:
             self._flush()
-        output_tokens = np.frombuffer(self._output_tokens, np.int64)
-        output_tokens = output_tokens.reshape(-1, self._num_outputs)
-        codes = np.frombuffer(self._finish_reasons, np.int8)
-        times = {name: _with_gaps(column) for name, column in self._times.items()}
         stamps = ("arrival_ns", "first_token_ns", "finished_ns")
-        parts = self.attribution.columns(
-            *(np.frombuffer(self._times[name], np.int64) for name in stamps)
-        )
-        requests = pd.DataFrame(
-            {
-                **times,
-                "prompt_tokens": prompt_tokens,
-                "output_tokens": output_tokens.sum(axis=1),
-                **{name: np.frombuffer(column, np.int64) for name, column in self._counts.items()},
-                **parts,
-                "finish_reason": pd.Categorical.from_codes(codes, pd.Index(FINISH_REASONS)),
-            },
-            index=pd.RangeIndex(len(codes), name="request"),
-            copy=False,
-        )
+        times = (np.frombuffer(self._requests.times[name], np.int64) for name in stamps)
+        parts = self.attribution.columns(*times)
         return Records(
-            requests=requests,
+            requests=self._requests.frame(prompt_tokens, parts),
             steps=self._steps.frame().rename_axis("step"),
             itl_ns=self._itl_ns.totals(),
             evicted_for_ns=self._evicted_for_ns.totals(),
@@ -317,7 +297,7 @@ class Recorder:
             saved_slot_ns=self._saved_slot_ns,
             notes=notes,
             num_outputs=self._num_outputs,
-            first_refusal=self._first_refusal,
+            first_refusal=self._requests.first_refusal,
         )
 
 
@@ -345,9 +325,3 @@ def _rows(spells: list[_Spell], block_size: int) -> StepRows:
     # The counts of a spell are those of StepRows in number and order, which mypy cannot know.
     rows = (start_ns, duration_ns, *(per_step(count) for count in counts), usage)
     return StepRows(*rows)  # type: ignore[arg-type]
-
-
-def _with_gaps(times_ns: "array[int]") -> pd.arrays.IntegerArray:
-    """NA where it never came."""
-    values = np.frombuffer(times_ns, np.int64)
-    return pd.arrays.IntegerArray(values, values == NEVER)

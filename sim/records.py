@@ -1,6 +1,7 @@
 """What a run leaves: one row per request, one per step, and the totals that need no rows."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -9,6 +10,15 @@ from sim.value_counts import Int64Array
 
 FINISH_REASONS = ("stop", "length", "refused")
 Distribution = tuple[Int64Array, Int64Array]  # distinct values in rising order, how often each
+
+
+class ReplicaTotals(NamedTuple):
+    """What is only told in total, of one replica; see Records."""
+
+    itl_ns: Distribution
+    evicted_for_ns: Distribution
+    slot_ns: KVUsage
+    saved_slot_ns: int
 
 
 @dataclass(frozen=True)
@@ -36,6 +46,10 @@ class Records:
     notes: what was changed while the workload was made.
     num_outputs: of each request; output_tokens are those of all of them.
     first_refusal: why the engine refused the first request that it refused.
+    replicas: of several, the totals of each, in the order of their numbers; empty where there is
+        one. Of several, `requests` and `steps` have a column `replica`; the steps are those of one
+        replica after those of another, each over the whole time; a refused request belongs to the
+        replica that it was sent to; and the totals are sums.
     """
 
     requests: pd.DataFrame
@@ -47,3 +61,13 @@ class Records:
     notes: tuple[str, ...] = ()
     num_outputs: int = 1
     first_refusal: str | None = None
+    replicas: tuple[ReplicaTotals, ...] = ()
+
+    def of_replica(self, number: int) -> "Records":
+        """The same of one of several replicas, as if it were alone."""
+        requests, steps = (
+            frame[frame["replica"] == number].drop(columns="replica")
+            for frame in (self.requests, self.steps)
+        )
+        totals = self.replicas[number]._asdict()
+        return replace(self, requests=requests, steps=steps, replicas=(), **totals)

@@ -16,13 +16,14 @@ from sim.run_folder import (
     new_folder,
     read_classes,
     read_notes,
+    read_replicas,
     read_summary,
     write_run,
 )
 from sim.scenario import ConstantSpec, FittedSpec, LinearSpec, Scenario
 from sim.scenario.deployed import build_config, build_deployment, build_kv_size
 from sim.scenario.file import load_scenario, points
-from sim.tables import class_table, print_table, summary_tables
+from sim.tables import class_table, print_table, replica_table, summary_tables
 
 _MOST_NOTES = 8  # printed; all of them are in run.json
 
@@ -50,6 +51,9 @@ def run_scenario(
     classes = read_classes(folder)
     if output_format == "table" and classes is not None and not scenario.sweep:
         print_table(class_table(classes))
+    replicas = read_replicas(folder)
+    if output_format == "table" and replicas is not None and not scenario.sweep:
+        print_table(replica_table(replicas))
     if not quiet:
         notes = read_notes(folder)
         for line in [*assumptions(scenario), *notes[:_MOST_NOTES]]:

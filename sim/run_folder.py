@@ -13,7 +13,7 @@ import pandas as pd
 from sim.errors import UserError
 from sim.experiment import Result, keys_of
 from sim.fingerprint import code_digest, fingerprint, versions
-from sim.metrics import summarise, summarise_classes
+from sim.metrics import summarise, summarise_classes, summarise_replicas
 from sim.scenario import Scenario
 from sim.scenario.file import dump_scenario, plain
 
@@ -93,6 +93,8 @@ def write_run(folder: Path, scenario: Scenario, results: list[Result]) -> None:
     pd.DataFrame(rows).to_csv(folder / "summary.csv", index=False)
     if of_classes := _class_rows(results):
         pd.DataFrame(of_classes).to_csv(folder / "classes.csv", index=False)
+    if of_replicas := _replica_rows(results):
+        pd.DataFrame(of_replicas).to_csv(folder / "replicas.csv", index=False)
     for name in ("requests", "steps"):
         _write_records(folder / f"{name}.csv", name, results)
     (folder / "figures").mkdir()
@@ -130,6 +132,14 @@ def read_classes(folder: Path) -> pd.DataFrame | None:
     return pd.read_csv(path, keep_default_na=False, na_values=[""], dtype=types)
 
 
+def read_replicas(folder: Path) -> pd.DataFrame | None:
+    """The table of replicas: a row per system, point, seed and replica of several; None without."""
+    path = folder / "replicas.csv"
+    if not path.exists():
+        return None
+    return pd.read_csv(path, keep_default_na=False, na_values=[""], dtype={"system": str})
+
+
 def read_notes(folder: Path) -> list[str]:
     """What was changed or refused in a run, in words."""
     notes: list[str] = json.loads((folder / "run.json").read_text("utf-8"))["notes"]
@@ -141,6 +151,14 @@ def _class_rows(results: list[Result]) -> list[dict[str, Any]]:
         {**keys_of(result.job), "class": name, **row}
         for result in results
         for name, row in summarise_classes(result.records).items()
+    ]
+
+
+def _replica_rows(results: list[Result]) -> list[dict[str, Any]]:
+    return [
+        {**keys_of(result.job), "replica": number, **row}
+        for result in results
+        for number, row in enumerate(summarise_replicas(result.records))
     ]
 
 

@@ -1,4 +1,4 @@
-"""Runs one system of a scenario: workload, engine, latency model and recorder under one clock."""
+"""Runs one system of a scenario: workload, engines, latency model, recorders under one clock."""
 
 import gc
 from collections.abc import Callable, Iterator
@@ -12,11 +12,14 @@ import simpy
 from engine.request import Request, SamplingParams
 from sim.build import build_engine
 from sim.clients import send
+from sim.fleet import Fleet, fleet_records
+from sim.instant import Answers
 from sim.latency.block_moves import with_block_moves
 from sim.latency.build import build_latency
 from sim.recorder import Recorder
 from sim.records import Records
 from sim.replica import Replica
+from sim.router import build_router
 from sim.scenario import Scenario
 from sim.scenario.deployed import build_config
 from sim.scenario.requests import SloSpec
@@ -53,21 +56,29 @@ def serve(
 ) -> Records:
     """Serve a workload that is there already, in an environment of one's own; see `simulate`."""
     config = build_config(scenario, system)
-    engine = build_engine(scenario, config, workload, stepwise=stepwise)
-    recorder = Recorder(
-        len(workload),
-        config.block_size,
-        lambda done: on_progress(done / len(workload)),
-        num_outputs=workload.num_outputs,
-        dates_evictions=config.enable_prefix_caching,
-    )
     env = env or simpy.Environment()
     latency = with_block_moves(build_latency(scenario).latency, scenario, config)
-    replica = Replica(env, engine, latency, recorder)
-    send(env, replica, workload, request_maker(workload))
+    num_replicas = scenario.replicas.count
+    answers = Answers(env) if num_replicas > 1 else None
+    recorders: list[Recorder] = []
+    replicas: list[Replica] = []
+    for number in range(num_replicas):
+        engine = build_engine(scenario, config, workload, stepwise=stepwise)
+        recorder = Recorder(
+            len(workload),
+            config.block_size,
+            lambda done: on_progress(done / len(workload)),
+            num_outputs=workload.num_outputs,
+            dates_evictions=config.enable_prefix_caching,
+            beside=recorders[0] if recorders else None,
+        )
+        recorders.append(recorder)
+        replicas.append(Replica(env, engine, latency, recorder, answers, number))
+    fleet = Fleet(replicas, build_router(scenario.replicas.router, scenario.seed), len(workload))
+    send(env, fleet, workload, request_maker(workload))
     with rare_garbage_collection():
         env.run()
-    records = recorder.records(workload.prompt_tokens, workload.notes)
+    records = fleet_records(recorders, fleet.replica_of, workload.prompt_tokens, workload.notes)
     return _with_classes(records, workload, scenario.workload.slos)
 
 

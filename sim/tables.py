@@ -44,6 +44,11 @@ _OF_CLASSES: Columns = {
     "tpot_p50_s": _COLUMNS["tpot_p50_s"],
     "tpot_p99_s": ("\np99 ms", _milliseconds),
 }
+_OF_REPLICAS: Columns = {
+    "requests": ("\nrequests", number),
+    **{name: column for name, column in _COLUMNS.items() if name != "live_share"},
+}
+_MOST_REPLICAS = 8  # with a row each
 _WITH_INTERVAL = "output_tokens_per_s"
 
 
@@ -80,6 +85,24 @@ def class_table(classes: pd.DataFrame) -> Table:
     table = _table(["system", "class"], columns)
     for (system, name), rows in classes.groupby(["system", "class"], sort=False):
         table.add_row(str(system), str(name), *_cells(rows, columns))
+    return table
+
+
+def replica_table(replicas: pd.DataFrame) -> Table:
+    """Means over the seeds, of each replica under each system; for a run without a sweep.
+
+    Of many replicas, the least, the mean and the most of what they have.
+    """
+    table = _table(["system", "replica"], _OF_REPLICAS)
+    for system, of_system in replicas.groupby("system", sort=False):
+        if of_system["replica"].nunique() > _MOST_REPLICAS:
+            means = of_system.groupby("replica")[list(_OF_REPLICAS)].mean()
+            for name in ("min", "mean", "max"):
+                folded = means.agg([name])
+                table.add_row(str(system), name, *_cells(folded, _OF_REPLICAS))
+            continue
+        for number, rows in of_system.groupby("replica"):
+            table.add_row(str(system), str(number), *_cells(rows, _OF_REPLICAS))
     return table
 
 

@@ -10,6 +10,14 @@ Int64Array = npt.NDArray[np.int64]
 _LEAST_BUFFERED = 1 << 16
 
 
+def merged(totals: list[tuple[Int64Array, Int64Array]]) -> tuple[Int64Array, Int64Array]:
+    """The totals of several together, see ValueCounts.totals."""
+    values, place = np.unique(np.concatenate([v for v, _ in totals]), return_inverse=True)
+    counts = np.zeros(len(values), np.int64)
+    np.add.at(counts, place, np.concatenate([c for _, c in totals]))
+    return values, counts
+
+
 class ValueCounts:
     """Counts of values, 16 bytes for each value that is distinct (and for a buffer)."""
 

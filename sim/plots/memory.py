@@ -106,10 +106,22 @@ def _is_ever_used(results: list[Result], ledger_class: str) -> bool:
 def _binned_shares(
     steps: pd.DataFrame, ledger_classes: list[str]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Time-weighted mean shares of the pool in equal bins: edges [bins + 1], [classes, bins]."""
+    """Time-weighted mean shares of the pool in equal bins: edges [bins + 1], [classes, bins].
+
+    Of several replicas, whose steps cover the same time: of their pools together.
+    """
+    parts = [part for _, part in steps.groupby("replica")] if "replica" in steps else [steps]
+    num_bins = min(_NUM_BINS, max(map(len, parts)))
+    binned = [_binned_shares_of_one(part, ledger_classes, num_bins) for part in parts]
+    return binned[0][0], np.mean([shares for _, shares in binned], axis=0)
+
+
+def _binned_shares_of_one(
+    steps: pd.DataFrame, ledger_classes: list[str], num_bins: int
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     duration_s = steps["duration_ns"].to_numpy() / 1e9
     edges_s = np.concatenate(([0.0], np.cumsum(duration_s)))
-    bins_s = np.linspace(0, edges_s[-1], min(_NUM_BINS, len(steps)) + 1)
+    bins_s = np.linspace(0, edges_s[-1], num_bins + 1)
     num_slots = steps[list(KVUsage._fields)].iloc[0].sum()
     shares = []
     for name in ledger_classes:

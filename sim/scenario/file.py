@@ -81,8 +81,13 @@ def points(scenario: Scenario, source: str = "sweep") -> list[tuple[dict[str, An
 def _check_systems(scenario: Scenario, source: str) -> None:
     for system in scenario.systems:
         try:
-            build_config(scenario, system)
+            config = build_config(scenario, system)
         except ValidationError as error:
             raise user_error(error, source, ("systems", system)) from None
         except UserError as error:  # of a pool that is to fill the memory of the GPUs
             raise UserError(f"{source}: {error}") from None
+        if scenario.replicas.router == "prefix-match" and not config.enable_prefix_caching:
+            raise UserError(
+                f"{source}: replicas.router: got 'prefix-match', which needs "
+                f"enable_prefix_caching, expected another one for the system {system!r}"
+            )

@@ -7,6 +7,7 @@ from typing import Any
 from sim.catalogue import is_config_path
 from sim.errors import UserError
 from sim.scenario.mistakes import shorten
+from sim.scenario.replicas import counted
 from sim.scenario.scenario import named_systems
 from sim.scenario.yaml_text import parse
 
@@ -50,6 +51,8 @@ def set_key(data: dict[str, Any], keys: list[str], value: Any, where: str) -> No
             child = {"kind": child or "roofline"}
         if key == "systems":
             child = named_systems(child)
+        if key == "replicas":
+            child = counted(child)
         if key in _DISTRIBUTIONS and isinstance(child, int | float):  # a bare number
             child = {"fixed": child}
         if child is None:

@@ -11,6 +11,7 @@ from sim import catalogue
 from sim.errors import UserError
 from sim.scenario.engine import DeploymentSpec, EngineSettings, ToyLMSettings
 from sim.scenario.latency import Latency, RooflineSpec
+from sim.scenario.replicas import Replicas, ReplicasSpec
 from sim.scenario.spec import Spec, to_json
 from sim.scenario.workload import WorkloadSpec
 
@@ -21,6 +22,7 @@ _SWEPT = {
     "runner": 0,
     "engine": 1,
     "deployment": 1,
+    "replicas": 0,
     "latency": 1,
     "toy_lm": 1,
     "workload": 1,
@@ -70,6 +72,7 @@ class Scenario(Spec):
     model: str = "llama-3.1-8b"
     hardware: str = "a100-80gb"
     deployment: DeploymentSpec = DeploymentSpec()
+    replicas: Replicas = ReplicasSpec()
     latency: Latency = RooflineSpec(kind="roofline")
     runner: Literal["toy-lm", "replay"] = "replay"
     toy_lm: ToyLMSettings = ToyLMSettings()
@@ -125,8 +128,8 @@ class Scenario(Spec):
             first, *rest = key_path.split(".")
             if len(rest) < _SWEPT.get(first, 99):
                 raise ValueError(
-                    f"got {key_path!r}, expected model, hardware, runner, or a key of engine, "
-                    "latency, toy_lm, workload or systems.NAME"
+                    f"got {key_path!r}, expected model, hardware, runner, replicas, or a key of "
+                    "engine, deployment, replicas, latency, toy_lm, workload or systems.NAME"
                 )
             if any(value in values[:place] for place, value in enumerate(values)):
                 raise ValueError(f"got a value of {key_path} twice, expected different ones")

@@ -53,6 +53,7 @@ def check_can_be_twinned(scenario: Scenario, source: str) -> None:
     problems = {
         "workload": workload.sessions is not None and "got sessions, expected none",
         "runner": scenario.runner != "toy-lm" and f"got {scenario.runner}, expected toy-lm",
+        "replicas": scenario.replicas.count > 1 and f"got {scenario.replicas.count}, expected 1",
         "sweep": scenario.sweep and f"got {', '.join(scenario.sweep)}, expected none",
         "replications": scenario.replications > 1 and f"got {scenario.replications}, expected 1",
     }

@@ -152,11 +152,16 @@ def assert_equal(records: Records, others: Records) -> None:
     """Every fact in them is the same."""
     pd.testing.assert_frame_equal(records.requests, others.requests)
     pd.testing.assert_frame_equal(records.steps, others.steps)
-    for name in ("itl_ns", "evicted_for_ns"):
-        for column, other in zip(getattr(records, name), getattr(others, name), strict=True):
-            assert column.tolist() == other.tolist(), name
-    for name in ("slot_ns", "saved_slot_ns", "notes", "first_refusal"):
+    for name in ("notes", "first_refusal"):
         assert getattr(records, name) == getattr(others, name)
+    for part, other_part in zip(
+        [records, *records.replicas], [others, *others.replicas], strict=True
+    ):
+        for name in ("itl_ns", "evicted_for_ns"):
+            columns = zip(getattr(part, name), getattr(other_part, name), strict=True)
+            assert all(column.tolist() == other.tolist() for column, other in columns), name
+        for name in ("slot_ns", "saved_slot_ns"):
+            assert getattr(part, name) == getattr(other_part, name)
 
 
 # A model and a GPU to work sums out by hand with. Of a layer: qkv 8 x 16, o 8 x 8, gate_up 8 x 32,

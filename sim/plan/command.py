@@ -88,6 +88,12 @@ def plan_scenario(path: Path, settings: list[str], options: Options) -> None:
     if not options.quiet:
         for line in assumptions(best.scenario)[1:]:
             print(line, file=sys.stderr)
+        if best.is_short:
+            print(
+                "warning: the warm-up takes so much of the runs that they may never be steady; "
+                "expected more workload.requests",
+                file=sys.stderr,
+            )
         print(f"written to {folder}", file=sys.stderr)
     if best.answer is None:
         raise UserError(_unreachable(best))
@@ -115,8 +121,9 @@ def _best(plans: list[tuple[dict[str, Any], Plan]]) -> Plan:
     def rank(plan: Plan) -> float:
         if plan.answer is None:
             return -float("inf")
-        gpus = plan.num_gpus
-        return plan.answer / gpus if plan.goal.is_highest else -plan.answer * gpus
+        if plan.goal.is_highest:
+            return plan.answer / plan.num_gpus
+        return -plan.num_gpus if plan.goal.name == "replicas" else -plan.answer * plan.num_gpus
 
     return max((plan for _, plan in plans), key=rank)
 
@@ -289,6 +296,10 @@ def _neighbours_table(plan: Plan, beside: list[Beside]) -> Table:
     return table
 
 
+def _a_gpu(plan: Plan, answer: float) -> str:
+    return number(answer / plan.num_gpus) if plan.goal.is_highest else "-"
+
+
 def _alternatives_table(plans: list[tuple[dict[str, Any], Plan]], options: Options) -> Table:
     keys = list(plans[0][0])
     goal = plans[0][1].goal
@@ -299,7 +310,7 @@ def _alternatives_table(plans: list[tuple[dict[str, Any], Plan]], options: Optio
         answer, gpus = plan.answer, plan.num_gpus
         cells = ["none", str(gpus), "-"]
         if answer is not None:
-            cells = [number(answer), str(gpus), number(answer / gpus)]
+            cells = [number(answer), str(gpus), _a_gpu(plan, answer)]
         if options.gpu_price is not None:
             cost = plan.cost_per_million_tokens(options.gpu_price) if answer else None
             cells.append("-" if cost is None else f"{cost:.3g}")

@@ -23,7 +23,7 @@ class Goal:
     is_highest: whether the highest value that keeps the promises is wanted, else the lowest.
     values: from the one that keeps them most easily on. start: a place among them. stride: of the
         first steps away from it.
-    apply: the scenario with one of the values. settings: the same for the command line.
+    apply: the scenario with one of the values.
     """
 
     name: str
@@ -33,13 +33,13 @@ class Goal:
     start: int
     stride: int
     apply: Callable[[float], Scenario]
-    settings: Callable[[float], str]
 
     def words(self, place: int) -> str:
         """A value with its unit."""
         value = self.values[place]
         text = f"{value:,.3g}" if value < 1000 and self.name == "rate" else f"{value:,.0f}"
-        return f"{text} {self.unit}"
+        unit = self.unit.removesuffix("s") if value == 1 and self.name != "rate" else self.unit
+        return f"{text} {unit}"
 
 
 def find_goal(scenario: Scenario, name: str) -> Goal:
@@ -50,6 +50,8 @@ def find_goal(scenario: Scenario, name: str) -> Goal:
         return _concurrency_goal(scenario)
     if name == "num_blocks":
         return _blocks_goal(scenario)
+    if name == "replicas":
+        return _replicas_goal(scenario)
     raise UserError(f"--find: got {name!r}, expected one of {', '.join(FINDS)}")
 
 
@@ -101,7 +103,6 @@ def _rate_goal(scenario: Scenario) -> Goal:
         start=_nearest(values, now),
         stride=18,
         apply=lambda rate: with_settings(scenario, {key: setting(rate)}),
-        settings=lambda rate: f"{key}={setting(rate):g}",
     )
 
 
@@ -137,7 +138,6 @@ def _concurrency_goal(scenario: Scenario) -> Goal:
         start=_nearest(values, arrivals.closed_loop.concurrency),
         stride=16,
         apply=lambda users: with_settings(scenario, {key: int(users)}),
-        settings=lambda users: f"{key}={users:.0f}",
     )
 
 
@@ -153,7 +153,20 @@ def _blocks_goal(scenario: Scenario) -> Goal:
         start=_nearest(values, now if isinstance(now, int) else 4096),
         stride=35,
         apply=lambda blocks: with_settings(scenario, {key: int(blocks)}),
-        settings=lambda blocks: f"{key}={blocks:.0f}",
+    )
+
+
+def _replicas_goal(scenario: Scenario) -> Goal:
+    key = "replicas.count"
+    values = tuple(float(count) for count in range(_MOST_REPLICAS, 0, -1))
+    return Goal(
+        name="replicas",
+        unit="replicas",
+        is_highest=False,
+        values=values,
+        start=_nearest(values, scenario.replicas.count),
+        stride=1,
+        apply=lambda count: with_settings(scenario, {key: int(count)}),
     )
 
 

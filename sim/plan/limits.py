@@ -23,7 +23,7 @@ def shares_waiting(records: Records, config: EngineConfig, start_ns: int) -> Row
     steps = records.steps
     stop_ns = int(records.requests["arrival_ns"].max())
     steps = steps[(steps["start_ns"] >= start_ns) & (steps["start_ns"] <= stop_ns)]
-    total_ns = float(steps["duration_ns"].sum())
+    total_ns = float(steps["duration_ns"].sum())  # of all replicas
     is_waiting = steps["waiting"] > 0
     most = config.batch_size if config.batching == "static" else config.max_num_seqs
     has_no_place = is_waiting & (steps["running"] >= most)

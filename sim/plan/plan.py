@@ -8,6 +8,8 @@ from sim.plan.limits import binding
 from sim.plan.search import Boundary, find_boundary
 from sim.scenario import Scenario
 
+_LONG_WARMUP = 0.6  # of what is measured after it
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -20,7 +22,11 @@ class Plan:
     system: str
     goal: Goal
     boundary: Boundary
-    num_gpus: int
+
+    @property
+    def num_gpus(self) -> int:
+        """GPUs of all replicas."""
+        return self.scenario.deployment.tensor_parallel_size * self.scenario.replicas.count
 
     @property
     def answer(self) -> float | None:
@@ -53,6 +59,14 @@ class Plan:
         per_s = self.at_answer.interval("output_tokens_per_s")[0]
         return gpu_price_per_hour * self.num_gpus / 3600 / per_s * 1e6 if per_s else None
 
+    @property
+    def is_short(self) -> bool:
+        """Whether the warm-up is so long that the runs may never be steady."""
+        return any(
+            float(row["warmup_s"] or 0) > _LONG_WARMUP * float(row["measured_s"] or 0)
+            for row in self.at_answer.rows
+        )
+
     def value(self, evaluation: Evaluation, name: str) -> tuple[float, float]:
         """How far a promise is used up, and the half-width of the interval of that."""
         return evaluation.interval(RATIO + name)
@@ -67,10 +81,12 @@ def make_plan(scenario: Scenario, goal: Goal, evaluator: Evaluator) -> Plan:
         goal.stride,
     )
     place = min(boundary.tried) if boundary.kept is None else boundary.kept
+    if len(boundary.tried[place].rows) < evaluator.seeds[0]:  # a glance, too few for an interval
+        scenario_at = goal.apply(goal.values[place])
+        (boundary.tried[place],) = evaluator.evaluate_all([scenario_at], evaluator.seeds[0])
     return Plan(
         scenario=goal.apply(goal.values[place]),
         system=evaluator.system,
         goal=goal,
         boundary=boundary,
-        num_gpus=scenario.deployment.tensor_parallel_size,
     )

@@ -160,14 +160,14 @@ def _write(folder: Path, plans: list[tuple[dict[str, Any], Plan]], best: Plan) -
 
 
 def _curves(plans: list[tuple[dict[str, Any], Plan]]) -> pd.DataFrame:
-    """A row for each run: what was compared, the value, the seed, metrics and ratios."""
-    rows = []
+    """The curves of all, with what was compared before each row."""
+    curves = []
     for labels, plan in plans:
-        for place, evaluation in sorted(plan.boundary.tried.items()):
-            for seed, row in enumerate(evaluation.rows, start=plan.scenario.seed):
-                value = {plan.goal.name: plan.goal.values[place]}
-                rows.append({**labels, **value, "seed": seed, **row})
-    return pd.DataFrame(rows)
+        curve = plan.curve()
+        for place, (key, value) in enumerate(labels.items()):
+            curve.insert(place, key, [value] * len(curve))
+        curves.append(curve)
+    return pd.concat(curves)
 
 
 def _as_data(

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import pandas as pd
+
 from sim.plan.evaluate import RATIO, Evaluation, Evaluator
 from sim.plan.goals import Goal
 from sim.plan.limits import binding
@@ -66,6 +68,15 @@ class Plan:
             float(row["warmup_s"] or 0) > _LONG_WARMUP * float(row["measured_s"] or 0)
             for row in self.at_answer.rows
         )
+
+    def curve(self) -> pd.DataFrame:
+        """A row for each run: the value, the seed, metrics, and a ratio for each promise."""
+        rows = [
+            {self.goal.name: self.goal.values[place], "seed": self.scenario.seed + number, **row}
+            for place, evaluation in sorted(self.boundary.tried.items())
+            for number, row in enumerate(evaluation.rows)
+        ]
+        return pd.DataFrame(rows)
 
     def value(self, evaluation: Evaluation, name: str) -> tuple[float, float]:
         """How far a promise is used up, and the half-width of the interval of that."""

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
@@ -145,6 +146,16 @@ class Scenario(Spec):
                     f"{', '.join(self.systems)}"
                 )
         return self
+
+    @classmethod
+    def load(cls, path: Path | str, *settings: str) -> "Scenario":
+        """Of a YAML file, with settings such as "engine.block_size=8", as `kvsim run --set` takes.
+
+        Raises UserError with one line for each mistake.
+        """
+        from sim.scenario.file import load_scenario  # which needs this class
+
+        return load_scenario(Path(path), list(settings))
 
     @classmethod
     def parse(cls, data: Any) -> Self:

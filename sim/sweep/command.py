@@ -18,7 +18,7 @@ from sim.scenario import Scenario
 from sim.scenario.file import dump_scenario
 from sim.steady import Warmup
 from sim.sweep.paired import differences
-from sim.sweep.points import load_swept, parse_share, plan
+from sim.sweep.points import load_swept, parse_share, plan_points
 from sim.sweep.run import Measured, Runner, as_frame
 from sim.sweep.store import Store
 from sim.tables import number, print_table, summary_tables
@@ -81,7 +81,7 @@ def _measure(
         )
 
         def jobs_of(seeds: range) -> list[Job]:
-            return plan(scenario, options.sample, seeds)
+            return plan_points(scenario, options.sample, seeds)
 
         try:
             if precision is None:

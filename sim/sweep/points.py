@@ -33,7 +33,7 @@ def _as_override(setting: str) -> str:
     return f"sweep.{key_path}=[{text}]" if several else setting
 
 
-def plan(scenario: Scenario, sample: int | None, seeds: range) -> list[Job]:
+def plan_points(scenario: Scenario, sample: int | None, seeds: range) -> list[Job]:
     """A job for each system, point and seed, in the order of tables.
 
     sample: so many points, spread over the grid as evenly as a Halton sequence is; None: all.

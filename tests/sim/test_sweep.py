@@ -15,7 +15,7 @@ import pytest
 from sim.errors import UserError
 from sim.steady import Warmup
 from sim.sweep.paired import differences
-from sim.sweep.points import load_swept, parse_share, plan
+from sim.sweep.points import load_swept, parse_share, plan_points
 from sim.sweep.run import num_seeds_wanted
 from sim.sweep.store import Store, key_of
 
@@ -35,7 +35,7 @@ def test_several_values_are_swept_and_one_is_set(small):
     scenario = load_swept(small, ["engine.block_size=4,8", "workload.outputs=3", "seed=5"])
     assert scenario.sweep == {"engine.block_size": [4, 8]}
     assert scenario.workload.outputs.fixed == 3
-    assert labels(plan(scenario, None, range(5, 7))) == [
+    assert labels(plan_points(scenario, None, range(5, 7))) == [
         ("default", 4, 5),
         ("default", 4, 6),
         ("default", 8, 5),
@@ -58,19 +58,19 @@ def test_a_sample_is_of_the_grid_and_spread_over_it(small):
     scenario = load_swept(
         small, [f"workload.outputs={numbers}", f"workload.prompts.unique={numbers}"]
     )
-    jobs = plan(scenario, 16, range(1, 2))
+    jobs = plan_points(scenario, 16, range(1, 2))
     points = [tuple(job.labels.values()) for job in jobs]
     assert len(set(points)) == 16
     for key in (0, 1):
         assert {point[key] for point in points} == set(range(1, 9))
-    assert points == [tuple(job.labels.values()) for job in plan(scenario, 16, range(1, 2))]
-    assert len(plan(scenario, 100, range(1, 2))) == 64
+    assert points == [tuple(job.labels.values()) for job in plan_points(scenario, 16, range(1, 2))]
+    assert len(plan_points(scenario, 100, range(1, 2))) == 64
 
 
 def test_a_result_is_known_by_what_decides_it(small):
     """Its name and what it is compared with decide nothing; the seed, a setting and a file do."""
-    job = plan(load_swept(small, []), None, range(1, 2))[0]
-    same = plan(
+    job = plan_points(load_swept(small, []), None, range(1, 2))[0]
+    same = plan_points(
         load_swept(small, ["name=other", "systems={default: {}, more: {batching: static}}"]),
         None,
         range(1, 2),
@@ -78,14 +78,14 @@ def test_a_result_is_known_by_what_decides_it(small):
     key = key_of(job, Warmup())
     assert key == key_of(same, Warmup())
     others = [
-        plan(load_swept(small, [setting]), None, range(1, 2))[0]
+        plan_points(load_swept(small, [setting]), None, range(1, 2))[0]
         for setting in (
             "engine.block_size=4",
             "workload.outputs=3",
             "systems={default: {block_size: 4}}",
         )
     ]
-    others.append(plan(load_swept(small, []), None, range(2, 3))[0])
+    others.append(plan_points(load_swept(small, []), None, range(2, 3))[0])
     keys = {key_of(one, Warmup()) for one in others} | {key_of(job, Warmup.parse("none"))}
     assert key not in keys
     assert len(keys) == 4  # a block size is one, whoever says it

@@ -2,10 +2,12 @@
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
 
 from sim.plan.plan import Plan
 from sim.plots.style import SMALL, SYSTEM_COLOURS, SYSTEM_MARKERS, tidy
 
+_LOGARITHMIC = 10  # the highest by the lowest value
 _HIGHEST = 3.0  # of the limit: beyond, a promise is broken however far
 
 
@@ -42,15 +44,16 @@ def curve(plan: Plan) -> Figure:
         words = plan.goal.words(plan.boundary.kept or 0)
         axes.set_title(f"Promises are kept at {words}", loc="left")
     axes.set_ylim(0, _HIGHEST)
-    axes.set_xscale("log")
+    tried_values = [plan.goal.values[place] for place in places]
+    if max(tried_values) > _LOGARITHMIC * min(tried_values):
+        axes.set_xscale("log")
+        axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter("{x:,g}")
-    axes.xaxis.set_minor_formatter("{x:,g}")
     axes.set_xlabel(plan.goal.unit)
     axes.set_ylabel("share of the limit that is used")
     tidy(axes)
     figure.legend(frameon=False, loc="outside upper center", ncols=2)
-    num = len(plan.at_answer.rows)
-    figure.supxlabel(
-        f"{num} runs or more a point, bars: 95 % interval", x=0.99, ha="right", **SMALL
-    )
+    numbers = [len(evaluation.rows) for evaluation in tried.values()]
+    runs = f"{min(numbers)} to {max(numbers)} runs a point, bars: 95 % interval"
+    figure.supxlabel(runs, x=0.99, ha="right", **SMALL)
     return figure

@@ -1,0 +1,74 @@
+"""The interface for programs: the examples of docs/planning.md, and that it is what commands do."""
+
+import re
+
+import pandas as pd
+import pytest
+
+from sim import api
+from sim.errors import UserError
+
+
+@pytest.fixture
+def scenario(kvsim):
+    return api.Scenario.load(kvsim.folder / "small.yaml")
+
+
+def test_load_takes_settings_as_the_command_line_does(kvsim):
+    loaded = api.Scenario.load(kvsim.folder / "small.yaml", "engine.block_size=8", "seed=4")
+    assert (loaded.engine.block_size, loaded.seed) == (8, 4)
+    with pytest.raises(UserError, match=r"engine\.block_sise: unknown key"):
+        api.Scenario.load(kvsim.folder / "small.yaml", "engine.block_sise=8")
+
+
+def test_simulate_gives_the_summary_that_run_writes(kvsim, scenario):
+    run = api.simulate(scenario)
+    kvsim("run", "small.yaml", "--quiet")
+    (written,) = (kvsim.folder / "runs").glob("*/summary.csv")
+    pd.testing.assert_frame_equal(
+        run.summary.dropna(axis=1), pd.read_csv(written).dropna(axis=1), check_dtype=False
+    )
+    assert len(run.results[0].records.requests) == 5
+
+
+def test_sweep_gives_the_table_of_the_command(kvsim, scenario):
+    table = api.sweep(
+        scenario, {"engine.block_size": [4, 8]}, seeds=2, folder=kvsim.folder / "kept"
+    )
+    kvsim("sweep", "small.yaml", "--set", "engine.block_size=4,8", "--seeds", "2", "--quiet")
+    written = pd.read_csv(kvsim.folder / "sweeps/small/table.csv")
+    pd.testing.assert_frame_equal(table.dropna(axis=1), written.dropna(axis=1), check_dtype=False)
+    assert len(list(kept.rglob("*.json"))) == 4
+
+
+def test_plan_has_an_answer_a_curve_and_flags(scenario):
+    scenario = api.Scenario.parse(
+        {
+            **scenario.model_dump(exclude_unset=True),
+            "engine": {"max_num_seqs": 2},
+            "workload": {
+                "requests": 300,
+                "arrivals": {"poisson": {"rate": 20}},
+                "prompts": {"unique": 8},
+                "outputs": 4,
+            },
+        }
+    )
+    found = api.plan(scenario, "ttft_p99<1s")
+    assert found.answer is not None
+    assert 40 < found.answer < 60
+    curve = found.curve()
+    assert set(curve["rate"]) == {found.goal.values[place] for place in found.boundary.tried}
+    assert "--max-num-seqs 2" in api.vllm_command(found.scenario, "default")
+
+
+def test_examples_of_the_documents_run(root, monkeypatch):
+    """The block of docs/planning.md, on fewer requests."""
+    page = (root / "docs/planning.md").read_text("utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.S)
+    code = code.replace('"runner=replay"', '"runner=replay", "workload.requests=40"')
+    monkeypatch.chdir(root)
+    names: dict = {}
+    exec(code, names)  # our own page
+    assert len(names["table"]) == 3 * 2 * 3
+    assert names["found"].goal.name == "concurrency"

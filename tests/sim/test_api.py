@@ -38,7 +38,7 @@ def test_sweep_gives_the_table_of_the_command(kvsim, scenario):
     kvsim("sweep", "small.yaml", "--set", "engine.block_size=4,8", "--seeds", "2", "--quiet")
     written = pd.read_csv(kvsim.folder / "sweeps/small/table.csv")
     pd.testing.assert_frame_equal(table.dropna(axis=1), written.dropna(axis=1), check_dtype=False)
-    assert len(list(kept.rglob("*.json"))) == 4
+    assert len(list((kvsim.folder / "kept").rglob("*.json"))) == 4
 
 
 def test_plan_has_an_answer_a_curve_and_flags(scenario):

@@ -265,7 +265,8 @@ def plan(
         typer.Option(help="What is not counted of the start: auto (MSER-5), none, or seconds."),
     ] = "auto",
     gpu_price: Annotated[
-        float | None, typer.Option(min=0, help="Of a GPU hour, for the cost of a million tokens.")
+        str | None,
+        typer.Option(help="Of a GPU hour, 3, or of each type, h100-80gb=3,a100-80gb=1.5."),
     ] = None,
     compare: Annotated[
         bool, typer.Option("--neighbours/--no-neighbours", help="Try settings beside the answer.")

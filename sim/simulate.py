@@ -85,6 +85,9 @@ def serve(
 def _with_classes(records: Records, workload: Workload, slos: dict[str, SloSpec]) -> Records:
     """With what tells requests apart, if anything does, and whether they got what is promised."""
     columns: dict[str, Any] = {}
+    if workload.previous is not None:
+        columns["session"] = workload.session_numbers
+        columns["turn"] = workload.turn_numbers
     if workload.class_numbers is not None:
         columns["class"] = np.array(workload.class_names)[workload.class_numbers]
     if workload.priority is not None:

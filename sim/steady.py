@@ -43,9 +43,10 @@ class Warmup:
 def measure(records: Records, warmup: Warmup) -> Row:
     """`summarise`, but for what was sent before the warm-up ended and what happened after arrivals.
 
-    Latencies, hits and preemptions are of requests sent from then on; rates of those that end from
-    then until the last one is sent; shares of the pool of the same time. Gaps between tokens (ITL)
-    are of the whole run. Further metrics: warmup_s, and measured_s, the time that rates are of.
+    Arrivals end with the last request that waits for no answer. Latencies, hits and preemptions are
+    of requests sent between the two; rates of those that end between them; shares of the pool of
+    that time. Gaps between tokens (ITL) are of the whole run. Further metrics: warmup_s, and
+    measured_s, the time that rates are of.
 
     The whole run counts with the rule `none`, and where fewer than ten requests end in that time.
     """
@@ -55,7 +56,7 @@ def measure(records: Records, warmup: Warmup) -> Row:
     if warmup.rule == "none" or not requests["finished_ns"].notna().any():
         return whole
     start_ns = start_of(records, warmup)
-    stop_ns = int(requests["arrival_ns"].max())
+    stop_ns = stop_of(records)
     ended = requests[
         requests["finished_ns"].between(start_ns, stop_ns, inclusive="right").fillna(False)
     ]
@@ -87,6 +88,13 @@ def start_of(records: Records, warmup: Warmup) -> int:
     served = requests[requests["finished_ns"].notna()].sort_values("arrival_ns", kind="stable")
     ttft_ns = (served["first_token_ns"] - served["arrival_ns"]).to_numpy(dtype=np.float64)
     return int(served["arrival_ns"].iloc[mser5(ttft_ns)]) if len(served) > 1 else 0
+
+
+def stop_of(records: Records) -> int:
+    """When nothing new comes any more, in ns: after the last request that waited for no answer."""
+    requests = records.requests
+    firsts = requests[requests["turn"] == 1] if "turn" in requests else requests
+    return int(firsts["arrival_ns"].max())
 
 
 def mser5(values: npt.NDArray[np.float64]) -> int:
@@ -122,7 +130,9 @@ def _within(records: Records, start_ns: int, stop_ns: int) -> Records:
     )
     return replace(
         records,
-        requests=requests[requests["arrival_ns"] >= start_ns],
+        requests=requests[
+            (requests["arrival_ns"] >= start_ns) & (requests["arrival_ns"] <= stop_ns)
+        ],
         steps=inside,
         slot_ns=slot_ns,
         saved_slot_ns=round(float(inside["saved"].to_numpy(np.float64) @ duration_ns)),

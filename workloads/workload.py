@@ -103,6 +103,14 @@ class Workload:
         """[n] the session of each request, from 0 in the order in which they begin."""
         return numbers_of_sessions(self.previous, len(self))
 
+    @property
+    def turn_numbers(self) -> Int64Column:
+        """[n] which request of its session each is, from 1."""
+        turns: list[int] = []
+        for before in [] if self.previous is None else self.previous.tolist():
+            turns.append(1 if before < 0 else turns[before] + 1)
+        return int64_column(turns) if turns else np.ones(len(self), dtype=np.int64)
+
     def prompt(self, i: int) -> "WorkloadPrompt":
         """The prompt of request i, from 0 to len - 1."""
         return WorkloadPrompt(self, i)

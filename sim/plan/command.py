@@ -42,7 +42,7 @@ class Options:
     attainment: str
     seeds: tuple[int, int]
     warmup: str
-    gpu_price: float | None
+    gpu_price: str | None
     compare: bool
     backend: Backend
     out: Path
@@ -53,7 +53,8 @@ class Options:
 def plan_scenario(path: Path, settings: list[str], options: Options) -> None:
     """Raises UserError and WorkloadError for mistakes of the user, and where nothing will do."""
     promises = Promises(parse_slos(options.slo), parse_share("--attainment", options.attainment))
-    scenario = load_swept(path, settings)
+    _price(options.gpu_price, "")  # its mistakes before the work
+    scenario = load_swept(path, ["sweep={}", *settings])  # its own sweep is for `kvsim run`
     system = _system(scenario, options.system)
     folder = options.out / scenario.name
     alternatives = [
@@ -88,11 +89,9 @@ def plan_scenario(path: Path, settings: list[str], options: Options) -> None:
     if not options.quiet:
         for line in assumptions(best.scenario)[1:]:
             print(line, file=sys.stderr)
-        if best.is_short:
+        for doubt in best.doubts:
             print(
-                "warning: the warm-up takes so much of the runs that they may never be steady; "
-                "expected more workload.requests",
-                file=sys.stderr,
+                f"warning: {doubt}; more workload.requests may change the answer", file=sys.stderr
             )
         print(f"written to {folder}", file=sys.stderr)
     if best.answer is None:
@@ -190,7 +189,7 @@ def _as_data(
 
 
 def _plan_data(plan: Plan, options: Options) -> dict[str, Any]:
-    price = options.gpu_price
+    price = _price(options.gpu_price, plan.scenario.hardware)
     cost = None if price is None else plan.cost_per_million_tokens(price)
     broken = plan.boundary.broken
     return {
@@ -249,11 +248,7 @@ def _answer_lines(plan: Plan, options: Options) -> list[str]:
         f"{plan.at_answer.interval('kept_share')[0]:.1%} of the requests keep every limit"
     )
     if options.gpu_price is not None:
-        cost = plan.cost_per_million_tokens(options.gpu_price)
-        if cost is not None:
-            lines.append(
-                f"{cost:.3g} per million output tokens at {options.gpu_price:g} a GPU hour"
-            )
+        lines.append(f"{_cost(plan, options)} per million output tokens")
     return lines
 
 
@@ -296,6 +291,31 @@ def _neighbours_table(plan: Plan, beside: list[Beside]) -> Table:
     return table
 
 
+def _cost(plan: Plan, options: Options) -> str:
+    price = _price(options.gpu_price, plan.scenario.hardware)
+    if price is None or plan.answer is None:
+        return "-"
+    cost = plan.cost_per_million_tokens(price)
+    return "-" if cost is None else f"{cost:.3g}"
+
+
+def _price(text: str | None, hardware: str) -> float | None:
+    """Of a GPU hour: `3`, or by its name in the catalogue, `h100-80gb=3,a100-80gb=1.5`."""
+    if text is None:
+        return None
+    prices = dict(part.partition("=")[::2] for part in text.split(",") if "=" in part)
+    word = prices.get(hardware) if prices else text
+    if word is None:
+        return None
+    try:
+        price = float(word)
+    except ValueError:
+        price = -1.0
+    if not 0 <= price < 1e9:
+        raise UserError(f"--gpu-price: got {text!r}, expected such as 3 or {hardware}=3")
+    return price
+
+
 def _a_gpu(plan: Plan, answer: float) -> str:
     return number(answer / plan.num_gpus) if plan.goal.is_highest else "-"
 
@@ -312,7 +332,6 @@ def _alternatives_table(plans: list[tuple[dict[str, Any], Plan]], options: Optio
         if answer is not None:
             cells = [number(answer), str(gpus), _a_gpu(plan, answer)]
         if options.gpu_price is not None:
-            cost = plan.cost_per_million_tokens(options.gpu_price) if answer else None
-            cells.append("-" if cost is None else f"{cost:.3g}")
+            cells.append(_cost(plan, options))
         table.add_row(*(str(labels[key]) for key in keys), *cells)
     return table

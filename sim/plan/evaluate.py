@@ -12,14 +12,13 @@ from sim.errors import UserError
 from sim.experiment import Job
 from sim.metrics import Row, half_width
 from sim.parallel import LOCAL, Backend, over_cores
-from sim.plan.limits import shares_waiting
+from sim.plan.limits import slow_parts
 from sim.plan.slo import FloatArray, Promises, seconds
 from sim.records import Records
 from sim.scenario import Scenario
-from sim.scenario.deployed import build_config
 from sim.simulate import serve
 from sim.sources import build_workload
-from sim.steady import Warmup, measure, start_of
+from sim.steady import Warmup, measure, start_of, stop_of
 from sim.sweep.store import Store, key_of
 from workloads import ClosedLoop
 
@@ -156,17 +155,31 @@ def _row(warmup: Warmup, promises: Promises, job: Job) -> Row:
     except OverflowError:
         raise UserError(f"{job.name}: the simulated time goes past 292 years") from None
     start_ns = start_of(records, warmup)
-    counted = (records.requests["arrival_ns"] >= start_ns).to_numpy()
+    arrival_ns = records.requests["arrival_ns"]
+    counted = ((arrival_ns >= start_ns) & (arrival_ns <= stop_of(records))).to_numpy()
     loaded = _seconds(records, counted)
     if alone is not None:
         alone = {name: values[counted] for name, values in alone.items()}
     ratios = promises.ratios(loaded, alone)
+    causes: Row = {}
+    for metric in promises.metrics:
+        causes |= slow_parts(records.requests[counted], metric, loaded[metric])
     return {
         **measure(records, warmup),
-        **shares_waiting(records, build_config(scenario, system), start_ns),
+        "load_rise": _rise(records, start_ns),
+        **causes,
         "kept_share": promises.kept(loaded, alone),
         **{RATIO + name: ratio for name, ratio in ratios.items()},
     }
+
+
+def _rise(records: Records, start_ns: int) -> float:
+    """How many times as many requests are sent in the second half of the measured time."""
+    arrival_ns, stop_ns = records.requests["arrival_ns"], stop_of(records)
+    middle_ns = (start_ns + stop_ns) // 2
+    num_first = int(((arrival_ns >= start_ns) & (arrival_ns < middle_ns)).sum())
+    num_second = int(((arrival_ns >= middle_ns) & (arrival_ns <= stop_ns)).sum())
+    return num_second / num_first if num_first else 1.0
 
 
 def _seconds(records: Records, counted: np.ndarray | None) -> dict[str, FloatArray]:

@@ -1,57 +1,57 @@
-"""What requests wait for: a place among the running, room in a step, or KV blocks."""
+"""What stands behind a promise that is used up: where the time of the slowest requests goes."""
 
+import numpy as np
 import pandas as pd
 
-from engine.config import EngineConfig
+from sim.attribution import DECODE_PARTS, TTFT_PARTS
+from sim.explain.words import WORDS
 from sim.metrics import Row
-from sim.records import Records
+from sim.plan.slo import FloatArray
 
-_FULL = 0.95  # of the token budget of a step: the last chunk may not fit exactly
-LIMITS = {
-    "sequences": "max_num_seqs: all places among the running sequences are taken",
-    "budget": "max_num_batched_tokens: steps are full",
-    "blocks": "KV blocks: there is no room in the pool",
+# What part of a latency speaks for which constraint.
+_CONSTRAINTS = {
+    "the limit of sequences": ("ttft_slots_ns",),
+    "KV blocks": (
+        *("ttft_blocks_ns", "ttft_preempted_ns", "ttft_recompute_ns"),
+        *("decode_preempted_ns", "decode_recompute_ns"),
+    ),
+    "the token budget": ("ttft_budget_ns", "ttft_other_prefills_ns", "decode_stalls_ns"),
+    "compute": ("ttft_prefill_ns", "ttft_decodes_ns", "decode_steps_ns"),
+    "queueing": ("ttft_step_ns", "ttft_batch_ns"),
 }
+_PARTS = {
+    "ttft": TTFT_PARTS,
+    "queueing": TTFT_PARTS,
+    "tpot": DECODE_PARTS,
+    "e2e": (*TTFT_PARTS, *DECODE_PARTS),
+}
+_SLOWEST = 0.1
 
 
-def shares_waiting(records: Records, config: EngineConfig, start_ns: int) -> Row:
-    """Shares of the time from start_ns to the last arrival in which requests wait, by what for.
+def slow_parts(requests: pd.DataFrame, metric: str, seconds: FloatArray) -> Row:
+    """Shares of the parts in the time of the slowest tenth of those that were served.
 
-    Told by the state of the steps: as many run as may; else the step is full; else, since somebody
-    waits all the same, no blocks are left.
+    requests: [n]. seconds: [n] the metric of each.
     """
-    steps = records.steps
-    stop_ns = int(records.requests["arrival_ns"].max())
-    steps = steps[(steps["start_ns"] >= start_ns) & (steps["start_ns"] <= stop_ns)]
-    total_ns = float(steps["duration_ns"].sum())  # of all replicas
-    is_waiting = steps["waiting"] > 0
-    most = config.batch_size if config.batching == "static" else config.max_num_seqs
-    has_no_place = is_waiting & (steps["running"] >= most)
-    tokens_per_step = (steps["decodes"] + steps["prefill_tokens"]) / steps["steps"].clip(lower=1)
-    is_full = tokens_per_step >= _FULL * config.max_num_batched_tokens
-    is_full &= is_waiting & ~has_no_place
-    found = {"sequences": has_no_place, "budget": is_full}
-    found["blocks"] = is_waiting & ~has_no_place & ~is_full
-    return {f"waiting_{name}_share": _share(steps, rows, total_ns) for name, rows in found.items()}
-
-
-def _share(steps: pd.DataFrame, rows: "pd.Series[bool]", total_ns: float) -> float:
-    return float(steps.loc[rows, "duration_ns"].sum()) / total_ns if total_ns else 0.0
-
-
-_LITTLE = 0.1
+    values = np.where(np.isfinite(seconds), seconds, -1.0)
+    num_slow = max(round(_SLOWEST * int((values >= 0).sum())), 1)
+    slow = requests.iloc[np.argsort(-values, kind="stable")[:num_slow]]
+    sums_ns = {name: float(slow[name].fillna(0).sum()) for name in _PARTS[metric]}
+    total_ns = sum(sums_ns.values()) or 1.0
+    return {f"slow {metric} {name}": ns / total_ns for name, ns in sums_ns.items()}
 
 
 def binding(row: Row, promise: str) -> str:
-    """The constraint that stands behind a promise that is used up, in words."""
-    shares = {name: float(row[f"waiting_{name}_share"] or 0) for name in LIMITS}
-    name = max(shares, key=shares.__getitem__)
-    if promise.startswith("tpot") or shares[name] < _LITTLE:
-        what = "steps take too long" if promise.startswith("tpot") else "hardly anybody waits"
-        return f"compute: {what}, {_waits(shares)}"
-    return f"{LIMITS[name]}; {_waits(shares)}"
-
-
-def _waits(shares: dict[str, float]) -> str:
-    words = ", ".join(f"{share:.0%} for {name}" for name, share in shares.items())
-    return f"of the time requests wait {words}"
+    """The constraint behind a promise, in words; row: has its `slow_parts`."""
+    metric = promise.partition("<")[0].partition("_")[0]
+    shares = {name: float(row[f"slow {metric} {name}"] or 0) for name in _PARTS[metric]}
+    by_constraint = {
+        constraint: sum(shares.get(name, 0) for name in names)
+        for constraint, names in _CONSTRAINTS.items()
+    }
+    constraint = max(by_constraint, key=by_constraint.__getitem__)
+    part = max(_CONSTRAINTS[constraint], key=lambda name: shares.get(name, -1))
+    return (
+        f"{constraint}: {by_constraint[constraint]:.0%} of the time of the slowest tenth, who "
+        f"{WORDS[part].deed}; look at {WORDS[part].settings}"
+    )

@@ -11,6 +11,7 @@ from sim.plan.search import Boundary, find_boundary
 from sim.scenario import Scenario
 
 _LONG_WARMUP = 0.6  # of what is measured after it
+_MUCH_RISE = 0.1
 
 
 @dataclass(frozen=True)
@@ -62,12 +63,18 @@ class Plan:
         return gpu_price_per_hour * self.num_gpus / 3600 / per_s * 1e6 if per_s else None
 
     @property
-    def is_short(self) -> bool:
-        """Whether the warm-up is so long that the runs may never be steady."""
-        return any(
+    def doubts(self) -> list[str]:
+        """Why the runs at the answer may not be steady, in words."""
+        rows, found = self.at_answer.rows, []
+        if any(
             float(row["warmup_s"] or 0) > _LONG_WARMUP * float(row["measured_s"] or 0)
-            for row in self.at_answer.rows
-        )
+            for row in rows
+        ):
+            found.append("the warm-up takes much of the runs")
+        rise = self.at_answer.interval("load_rise")[0] - 1
+        if rise > _MUCH_RISE:
+            found.append(f"the load still rises, by {rise:.0%} from one half to the other")
+        return found
 
     def curve(self) -> pd.DataFrame:
         """A row for each run: the value, the seed, metrics, and a ratio for each promise."""

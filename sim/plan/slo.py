@@ -101,6 +101,11 @@ class Promises:
         return any(slo.is_multiple for slo in self.slos)
 
     @property
+    def metrics(self) -> list[str]:
+        """Those that anything is promised of."""
+        return list(dict.fromkeys(slo.metric for slo in self.slos))
+
+    @property
     def names(self) -> list[str]:
         """Of what `ratios` gives."""
         names = [str(slo) for slo in self.slos if slo.statistic is not None]

@@ -301,6 +301,26 @@ def test_mistakes_and_what_cannot_be_are_one_line(kvsim, args, message):
     assert message in line
 
 
+def test_load_that_still_rises_is_a_doubt(new_scenario, tmp_path):
+    """Sessions of ten turns, 2 s apart: they last longer than they take to come."""
+    sessions = {"turns": 10, "think_time_s": 2}
+    rising = queue(new_scenario, 1, requests=2000, sessions=sessions)
+    rising = new_scenario(
+        **{
+            **rising.model_dump(exclude_unset=True),
+            "engine": {"num_blocks": 20_000},
+            "workload": {
+                **rising.workload.model_dump(exclude_unset=True),
+                "arrivals": {"poisson": {"rate": 20}},
+            },
+        }
+    )
+    (doubt,) = planned(rising, "e2e_mean<9s", tmp_path, find="num_blocks").doubts
+    assert doubt.startswith("the load still rises, by ")
+    steady = queue(new_scenario, 1)
+    assert planned(steady, "e2e_mean<9s", tmp_path, find="num_blocks").doubts == []
+
+
 def test_traces_are_replicated_by_their_stretches(new_scenario, tmp_path):
     path = tmp_path / "t.csv"
     rows = "\n".join(f"{i},8,4" for i in range(600))

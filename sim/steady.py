@@ -12,7 +12,7 @@ from sim.metrics import Row, summarise
 from sim.records import Records
 
 _BATCH = 5
-_FEWEST_IN_WINDOW = 10  # requests that end in it
+FEWEST_COUNTED = 10  # requests in the measured time, else the whole run counts
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def measure(records: Records, warmup: Warmup) -> Row:
     ended = requests[
         requests["finished_ns"].between(start_ns, stop_ns, inclusive="right").fillna(False)
     ]
-    if len(ended) < _FEWEST_IN_WINDOW:
+    if len(ended) < FEWEST_COUNTED:
         return whole
     window_ns = stop_ns - start_ns
     row = summarise(_within(records, start_ns, stop_ns))

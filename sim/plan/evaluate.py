@@ -18,7 +18,7 @@ from sim.records import Records
 from sim.scenario import Scenario
 from sim.simulate import serve
 from sim.sources import build_workload
-from sim.steady import Warmup, measure, start_of, stop_of
+from sim.steady import FEWEST_COUNTED, Warmup, measure, start_of, stop_of
 from sim.sweep.store import Store, key_of
 from workloads import ClosedLoop
 
@@ -157,6 +157,8 @@ def _row(warmup: Warmup, promises: Promises, job: Job) -> Row:
     start_ns = start_of(records, warmup)
     arrival_ns = records.requests["arrival_ns"]
     counted = ((arrival_ns >= start_ns) & (arrival_ns <= stop_of(records))).to_numpy()
+    if counted.sum() < FEWEST_COUNTED:
+        counted[:] = True
     loaded = _seconds(records, counted)
     if alone is not None:
         alone = {name: values[counted] for name, values in alone.items()}

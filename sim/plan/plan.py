@@ -10,7 +10,7 @@ from sim.plan.limits import binding
 from sim.plan.search import Boundary, find_boundary
 from sim.scenario import Scenario
 
-_LONG_WARMUP = 0.6  # of what is measured after it
+_LONG_WARMUP = 0.9  # of what is measured after it; the rule takes half of a run at most
 _MUCH_RISE = 0.1
 
 
@@ -66,7 +66,7 @@ class Plan:
     def doubts(self) -> list[str]:
         """Why the runs at the answer may not be steady, in words."""
         rows, found = self.at_answer.rows, []
-        if any(
+        if all(
             float(row["warmup_s"] or 0) > _LONG_WARMUP * float(row["measured_s"] or 0)
             for row in rows
         ):

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from sim.errors import UserError
 from sim.experiment import plan_jobs, run_jobs
+from sim.fingerprint import code_digest
 from sim.run_folder import folder_for
 from sim.tables import summary_tables
 
@@ -64,11 +65,13 @@ def test_clock_that_runs_over_is_a_mistake(new_scenario):
 
 def test_changed_code_is_another_run(new_scenario, tmp_path, monkeypatch):
     """Whatever the version says."""
-    monkeypatch.setattr("sim.run_folder.files", lambda _: tmp_path)
+    monkeypatch.setattr("sim.fingerprint.files", lambda _: tmp_path)
     names = []
     for text in ("a = 1", "a = 2", "a = 1"):
+        code_digest.cache_clear()
         (tmp_path / "module.py").write_text(text, "utf-8")
         names.append(folder_for(new_scenario(), Path("runs")).name)
+    code_digest.cache_clear()
     assert names[0] == names[2] != names[1]
 
 

@@ -197,6 +197,7 @@ def test_capacity_of_m_m_c_by_places_in_the_batch(new_scenario, tmp_path):
     assert low / 1.02 <= plan.goal.values[plan.boundary.broken] < 1.15 * low
 
 
+@pytest.mark.slow
 def test_interval_of_replications_covers_the_truth_as_often_as_it_says(new_scenario, tmp_path):
     """The mean wait of M/D/1 at half load is 0.5 services. Of 60 intervals of 95 % with 5 runs
     each, at least 51 hold it: fewer has a probability below 0.1 % (binomial)."""
@@ -264,6 +265,7 @@ def test_fewest_blocks_are_found(kvsim):
     assert json.loads(done.stdout)["best"]["answer"] == 1
 
 
+@pytest.mark.slow
 def test_alternatives_are_compared(kvsim):
     values = ("--set", "latency.step_time_s=0.01,0.02")
     done = kvsim("plan", "small.yaml", *SLO, *FAST, *values, "--no-neighbours", "--json")

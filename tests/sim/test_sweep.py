@@ -174,6 +174,7 @@ def test_two_sweeps_at_once_on_one_folder(kvsim):
     assert not list((kvsim.folder / "sweeps/small").rglob(".*"))
 
 
+@pytest.mark.slow
 def test_ctrl_c_says_what_was_kept_and_the_same_command_goes_on(kvsim):
     grid = (*GRID, "--seeds", "8", "--set", "workload.requests=20000", "--quiet")
     process = subprocess.Popen(
@@ -231,6 +232,7 @@ def test_seeds_wanted_are_those_that_narrow_the_widest_interval():
     assert num_seeds_wanted(frame, 0.11, ["x"]) == 4
 
 
+@pytest.mark.slow
 def test_precision_goes_on_until_the_interval_is_that_narrow(kvsim):
     settings = ("--set", "workload.arrivals={poisson: {rate: 60}}", "--set", "workload.requests=80")
     done = kvsim("sweep", "small.yaml", *settings, "--precision", "2%", "--format", "csv")

@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: run test test-slow extras check format wheel clean
+.PHONY: run test test-slow extras check format notebooks wheel clean
 
 run: $(VENV)/.installed
 	$(BIN)/kvsim run scenarios/chat.yaml
@@ -18,7 +18,7 @@ test-slow: $(VENV)/.installed-dev
 # What tests of optional kinds need besides; without it they skip and say so. This release of
 # PyTorch, since any will do and others may have to be built for a GPU first.
 extras: $(VENV)/.installed-dev
-	$(BIN)/python -m pip install --quiet --editable '.[silicon,tokenizers]' torch==2.13.0
+	$(BIN)/python -m pip install --quiet --editable '.[silicon,tokenizers,notebooks]' torch==2.13.0
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -28,6 +28,11 @@ check: $(VENV)/.installed-dev
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# Runs each anew and keeps what it shows.
+notebooks: $(VENV)/.installed-dev
+	$(BIN)/python -m pip install --quiet --editable '.[notebooks]'
+	$(BIN)/python notebooks/execute.py notebooks/*.ipynb
 
 wheel: $(VENV)/.installed-dev
 	$(BIN)/python -m build --wheel

@@ -1,5 +1,7 @@
 """For notebooks and programs: `Scenario.load`, `simulate`, `sweep`, `plan`; results as pandas.
 
+`notebooks/` shows them at work.
+
 >>> from sim.api import Scenario, simulate
 >>> run = simulate(Scenario.load("scenarios/chat.yaml", "sweep={}"))  # doctest: +SKIP
 >>> run.summary[["system", "output_tokens_per_s"]]  # doctest: +SKIP
@@ -12,23 +14,35 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from sim.experiment import Result, keys_of, plan_jobs, run_jobs
-from sim.metrics import summarise
+from sim.metrics import half_width_95, summarise
 from sim.plan.evaluate import Evaluator
 from sim.plan.flags import vllm_command
 from sim.plan.goals import at_rate, find_goal, with_replications
 from sim.plan.plan import Plan, make_plan
 from sim.plan.slo import Promises, parse_slos
 from sim.scenario import Scenario
+from sim.scenario.deployed import build_kv_size
 from sim.scenario.file import with_settings
 from sim.steady import Warmup
 from sim.sweep.points import plan_points
 from sim.sweep.run import Runner, as_frame
 from sim.sweep.store import Store
 
-__all__ = ["Plan", "Run", "Scenario", "plan", "simulate", "sweep", "vllm_command"]
+__all__ = [
+    "Plan",
+    "Run",
+    "Scenario",
+    "build_kv_size",
+    "intervals",
+    "plan",
+    "simulate",
+    "sweep",
+    "vllm_command",
+]
 
 
 @dataclass(frozen=True)
@@ -73,6 +87,25 @@ def sweep(
     jobs = plan_points(full, None, range(scenario.seed, scenario.seed + seeds))
     with _kept(folder) as kept:
         return as_frame(Runner(Store(Path(kept)), Warmup.parse(warmup)).run(jobs))
+
+
+def intervals(frame: pd.DataFrame, metrics: Iterable[str]) -> pd.DataFrame:
+    """Mean over the seeds, and half the width of its 95 % interval in a column METRIC_half_width.
+
+    frame: a `Run.summary`, or of `sweep` or `Plan.curve`: what stands before `seed` tells the rows
+    apart. One seed has no interval: nan.
+    """
+    keys = list(frame.columns[: frame.columns.get_loc("seed")])
+    groups = frame.groupby(keys, sort=False, dropna=False)
+    columns = {}
+    for metric in metrics:
+        columns[metric] = groups[metric].mean()
+        columns[f"{metric}_half_width"] = groups[metric].agg(_half_width)
+    return pd.DataFrame(columns).reset_index()
+
+
+def _half_width(values: "pd.Series[float]") -> float | None:
+    return half_width_95(np.asarray(values.dropna(), np.float64))
 
 
 def plan(

@@ -18,7 +18,7 @@ test-slow: $(VENV)/.installed-dev
 # What tests of optional kinds need besides; without it they skip and say so. This release of
 # PyTorch, since any will do and others may have to be built for a GPU first.
 extras: $(VENV)/.installed-dev
-	$(BIN)/python -m pip install --quiet --editable '.[silicon,tokenizers,notebooks]' torch==2.13.0
+	$(BIN)/python -m pip install --quiet --editable '.[silicon,tokenizers,cluster,notebooks,optimize,parquet]' torch==2.13.0
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -248,6 +248,17 @@ def plan(
             "--set hardware=a100-80gb,h100-80gb --set deployment.tensor_parallel_size=1,2",
         ),
     ] = None,
+    optimize: Annotated[
+        bool,
+        typer.Option(
+            "--optimize",
+            help="Of the alternatives try only some, which Optuna proposes, and search the best "
+            "three; pip install 'kvsim[optimize]'.",
+        ),
+    ] = False,
+    trials: Annotated[
+        int | None, typer.Option(min=1, help="How many --optimize tries.  [default: 20]")
+    ] = None,
     system: Annotated[
         str | None, typer.Option(help="Which system, where the scenario has several.")
     ] = None,
@@ -283,9 +294,12 @@ def plan(
 
     Example: kvsim plan scenarios/azure_conv.yaml --slo "ttft_p99<1s,tpot_p99<50ms"
     """
+    from sim.errors import UserError
     from sim.parallel import Backend
     from sim.plan.command import Options, plan_scenario
 
+    if trials is not None and not optimize:
+        raise UserError(f"--trials: got {trials} without --optimize, expected both")
     options = Options(
         slo=slo,
         find=find.value,
@@ -296,6 +310,7 @@ def plan(
         warmup=warmup,
         gpu_price=gpu_price,
         compare=compare,
+        trials=(trials or 20) if optimize else None,
         backend=Backend(backend.value, address),
         out=out,
         as_json=as_json,

@@ -2,7 +2,8 @@
 
 import json
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ from sim.errors import InterruptedRun, UserError
 from sim.parallel import Backend
 from sim.plan.evaluate import Evaluation, Evaluator
 from sim.plan.flags import vllm_command
-from sim.plan.goals import at_rate, find_goal, with_replications
+from sim.plan.goals import Goal, at_rate, find_goal, with_replications
 from sim.plan.neighbours import neighbours
-from sim.plan.plan import Plan, make_plan
+from sim.plan.optimize import FINALISTS, RUNS, Look, Looks, look_around
+from sim.plan.plan import Plan, make_plan, num_gpus
 from sim.plan.slo import Promises, parse_slos
 from sim.progress import progress_bar
 from sim.run_command import assumptions
@@ -27,13 +29,14 @@ from sim.sweep.store import Store
 from sim.tables import number, print_table
 from sim.whole_file import whole_file
 
+Alternative = tuple[dict[str, Any], Scenario]  # the values that make it one, by key path
 Beside = tuple[str, Evaluation]  # a setting as one writes it, and its runs
 _NEIGHBOUR_SEEDS = 4
 
 
 @dataclass(frozen=True)
 class Options:
-    """Of the command; see its help."""
+    """Of the command; see its help. trials: of --optimize; None: every alternative is searched."""
 
     slo: str
     find: str
@@ -44,6 +47,7 @@ class Options:
     warmup: str
     gpu_price: str | None
     compare: bool
+    trials: int | None
     backend: Backend
     out: Path
     as_json: bool
@@ -57,9 +61,8 @@ def plan_scenario(path: Path, settings: list[str], options: Options) -> None:
     scenario = load_swept(path, ["sweep={}", *settings])  # its own sweep is for `kvsim run`
     system = _system(scenario, options.system)
     folder = options.out / scenario.name
-    alternatives = [
-        (labels, _prepared(point, options)) for labels, point in points(scenario, str(path))
-    ]
+    if options.trials is not None and not scenario.sweep:
+        raise UserError("--optimize: got no choice, expected --set with several values of a key")
     with progress_bar(quiet=options.quiet) as progress:
         task = progress.add_task(f"{scenario.name}: runs", total=None)
         evaluator = Evaluator(
@@ -72,20 +75,21 @@ def plan_scenario(path: Path, settings: list[str], options: Options) -> None:
             on_run=lambda: progress.advance(task),
         )
         try:
+            alternatives, looks = _alternatives(scenario, path, options, evaluator)
             plans = [
                 (labels, make_plan(point, find_goal(point, options.find), evaluator))
                 for labels, point in alternatives
             ]
-            best = _best(plans)
+            best = max((plan for _, plan in plans), key=lambda plan: plan.merit)
             beside = _beside(best, evaluator) if options.compare and best.answer else []
         except KeyboardInterrupt:
             kept = f"runs are kept in {folder / 'results'}, the same command goes on"
             raise InterruptedRun(f"interrupted; {kept}") from None
     _write(folder, plans, best)
     if options.as_json:
-        print(json.dumps(_as_data(plans, best, beside, options), indent=1))
+        print(json.dumps(_as_data(plans, looks, best, beside, options), indent=1))
     else:
-        _print(plans, best, beside, options)
+        _print(plans, looks, best, beside, options)
     if not options.quiet:
         for line in assumptions(best.scenario)[1:]:
             print(line, file=sys.stderr)
@@ -114,17 +118,17 @@ def _prepared(scenario: Scenario, options: Options) -> Scenario:
     return with_replications(scenario)
 
 
-def _best(plans: list[tuple[dict[str, Any], Plan]]) -> Plan:
-    """Of the alternatives the one that serves most by a GPU, or needs least."""
-
-    def rank(plan: Plan) -> float:
-        if plan.answer is None:
-            return -float("inf")
-        if plan.goal.is_highest:
-            return plan.answer / plan.num_gpus
-        return -plan.num_gpus if plan.goal.name == "replicas" else -plan.answer * plan.num_gpus
-
-    return max((plan for _, plan in plans), key=rank)
+def _alternatives(
+    scenario: Scenario, path: Path, options: Options, evaluator: Evaluator
+) -> tuple[list[Alternative], Looks]:
+    """What is to be searched finely, and with --optimize what was coarsely only."""
+    prepare = partial(_prepared, options=options)
+    if options.trials is None:
+        every = points(scenario, str(path))
+        return [(labels, prepare(point)) for labels, point in every], Looks([], 0)
+    looks = look_around(scenario, prepare, options.find, evaluator, options.trials)
+    best, rest = looks.all[:FINALISTS], looks.all[FINALISTS:]
+    return [(look.labels, look.scenario) for look in best], replace(looks, all=rest)
 
 
 def _beside(best: Plan, evaluator: Evaluator) -> list[Beside]:
@@ -171,6 +175,7 @@ def _curves(plans: list[tuple[dict[str, Any], Plan]]) -> pd.DataFrame:
 
 def _as_data(
     plans: list[tuple[dict[str, Any], Plan]],
+    looks: Looks,
     best: Plan,
     beside: list[Beside],
     options: Options,
@@ -179,6 +184,16 @@ def _as_data(
         "alternatives": [
             {"settings": labels, **_plan_data(plan, options)} for labels, plan in plans
         ],
+        "tried_coarsely": [
+            {
+                "settings": look.labels,
+                "value": look.value,
+                "kept": look.is_kept,
+                "gpus": num_gpus(look.scenario),
+            }
+            for look in looks.all
+        ],
+        "impossible": looks.num_impossible,
         "best": _plan_data(best, options),
         "neighbours": [
             {"setting": name, "promise": found.worst[0], "used": found.worst[1]}
@@ -211,12 +226,17 @@ def _plan_data(plan: Plan, options: Options) -> dict[str, Any]:
 
 def _print(
     plans: list[tuple[dict[str, Any], Plan]],
+    looks: Looks,
     best: Plan,
     beside: list[Beside],
     options: Options,
 ) -> None:
     if len(plans) > 1:
         print_table(_alternatives_table(plans, options))
+    if looks.all:
+        print_table(_looks_table(looks.all, best.goal))
+    if looks.num_impossible:
+        print(f"combinations that cannot be: {looks.num_impossible}\n")
     if best.answer is None:
         return
     for line in _answer_lines(best, options):
@@ -334,4 +354,17 @@ def _alternatives_table(plans: list[tuple[dict[str, Any], Plan]], options: Optio
         if options.gpu_price is not None:
             cells.append(_cost(plan, options))
         table.add_row(*(str(labels[key]) for key in keys), *cells)
+    return table
+
+
+def _looks_table(looks: list[Look], goal: Goal) -> Table:
+    """With `>` or `<` before a value at which a promise is broken: what keeps them lies beyond."""
+    keys = list(looks[0].labels)
+    headings = [key.rpartition(".")[2] for key in keys]
+    title = f"{len(looks)} more, tried coarsely ({RUNS} runs of few values)"
+    table = _new_table(*headings, f"{goal.name}, {goal.unit}", "GPUs", title=title)
+    for look in looks:
+        sign = "" if look.is_kept else "< " if goal.is_highest else "> "
+        labels = (str(look.labels[key]) for key in keys)
+        table.add_row(*labels, f"{sign}{number(look.value)}", str(num_gpus(look.scenario)))
     return table

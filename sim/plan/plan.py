@@ -29,7 +29,14 @@ class Plan:
     @property
     def num_gpus(self) -> int:
         """GPUs of all replicas."""
-        return self.scenario.deployment.tensor_parallel_size * self.scenario.replicas.count
+        return num_gpus(self.scenario)
+
+    @property
+    def merit(self) -> float:
+        """See `merit`; -inf without an answer."""
+        return (
+            -float("inf") if self.answer is None else merit(self.goal, self.answer, self.scenario)
+        )
 
     @property
     def answer(self) -> float | None:
@@ -88,6 +95,22 @@ class Plan:
     def value(self, evaluation: Evaluation, name: str) -> tuple[float, float]:
         """How far a promise is used up, and the half-width of the interval of that."""
         return evaluation.interval(RATIO + name)
+
+
+def num_gpus(scenario: Scenario) -> int:
+    """Of all replicas."""
+    return scenario.deployment.tensor_parallel_size * scenario.replicas.count
+
+
+def merit(goal: Goal, value: float, scenario: Scenario) -> float:
+    """What alternatives are ranked by, more is better: most by a GPU, or least that is needed.
+
+    scenario: as it is at the value.
+    """
+    gpus = num_gpus(scenario)
+    if goal.is_highest:
+        return value / gpus
+    return float(-gpus if goal.name == "replicas" else -value * gpus)
 
 
 def make_plan(scenario: Scenario, goal: Goal, evaluator: Evaluator) -> Plan:

@@ -1,0 +1,181 @@
+"""Several settings at once: Optuna proposes combinations, and few of them are searched finely."""
+
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass, replace
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sim.errors import UserError
+from sim.plan.evaluate import Evaluation, Evaluator, Verdict
+from sim.plan.goals import Goal, find_goal
+from sim.plan.plan import merit
+from sim.plan.search import find_boundary
+from sim.scenario import Scenario
+from sim.scenario.deployed import build_config
+from sim.scenario.file import with_settings
+
+if TYPE_CHECKING:
+    from optuna import Study
+
+FINALISTS = 3  # that are searched finely
+RUNS = 2  # of each value, as many as a fine search begins with
+Places = tuple[int, ...]  # of a value of each setting
+
+_COARSE = 5  # of a goal's values one
+
+
+@dataclass(frozen=True)
+class Look:
+    """A combination, searched coarsely.
+
+    labels: its settings. scenario: at `value`.
+    value: the highest, or lowest, that keeps all promises in the mean of few runs; else one at
+        which it would be as good as the best so far, and breaks one (is_kept).
+    merit: see `sim.plan.plan.merit`; -inf where it is not known. ratio: of the promise used most.
+    """
+
+    labels: dict[str, Any]
+    scenario: Scenario
+    value: float
+    is_kept: bool
+    merit: float
+    ratio: float
+
+
+@dataclass(frozen=True)
+class Looks:
+    """All combinations that were tried, the best first, and how many proposed ones cannot be."""
+
+    all: list[Look]
+    num_impossible: int
+
+
+def look_around(
+    scenario: Scenario,
+    prepare: Callable[[Scenario], Scenario],
+    find: str,
+    evaluator: Evaluator,
+    num_trials: int,
+) -> Looks:
+    """Try so many combinations of the swept values; equal seeds of the scenario try the same.
+
+    prepare: makes a combination ready to be searched.
+
+    Raises UserError without Optuna, where no combination can be, and as `Evaluator.judge` does.
+    """
+    study = _new_study(scenario.seed)
+    rng = np.random.default_rng(scenario.seed)
+    sizes = [len(values) for values in scenario.sweep.values()]
+    looks: dict[Places, Look] = {}
+    impossible: dict[Places, UserError] = {}
+    best = -float("inf")
+    while len(looks) < num_trials and len(looks) + len(impossible) < prod(sizes):
+        trial, places = _propose(study, scenario.sweep, rng, looks.keys() | impossible.keys())
+        labels = {
+            key: values[place]
+            for (key, values), place in zip(scenario.sweep.items(), places, strict=True)
+        }
+        try:
+            point = with_settings(scenario, labels)
+            build_config(point, evaluator.system)
+        except UserError as error:  # such as a step smaller than the batch
+            impossible[places] = error
+            study.tell(trial, state=_state("FAIL"))
+            continue
+        point = prepare(point)
+        look = look_at(labels, point, find_goal(point, find), evaluator, best)
+        looks[places] = look
+        best = max(best, look.merit)
+        _tell(study, trial, look)
+    if not looks:
+        raise next(iter(impossible.values()))
+    ranked = sorted(looks.values(), key=lambda look: (-look.merit, look.ratio))
+    return Looks(ranked, len(impossible))
+
+
+def _new_study(seed: int) -> "Study":
+    try:
+        import optuna
+    except ImportError:
+        raise UserError(
+            "--optimize: Optuna is not installed, expected pip install 'kvsim[optimize]'"
+        ) from None
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    return optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed))
+
+
+def _propose(
+    study: "Study", swept: Mapping[str, list[Any]], rng: np.random.Generator, known: Set[Places]
+) -> tuple[Any, Places]:
+    """A trial that is not known, and its places."""
+    trial, places = _ask(study, swept)
+    if places not in known:
+        return trial, places
+    # What it likes it would propose again and again: any other one instead.
+    study.tell(trial, state=_state("FAIL"))
+    while places in known:
+        places = tuple(rng.integers([len(values) for values in swept.values()]).tolist())
+    study.enqueue_trial(dict(zip(swept, places, strict=True)))
+    return _ask(study, swept)
+
+
+def _ask(study: "Study", swept: Mapping[str, list[Any]]) -> tuple[Any, Places]:
+    """Places, since a value may be a mapping, which Optuna has none of."""
+    from optuna.distributions import CategoricalDistribution
+
+    trial = study.ask(
+        {key: CategoricalDistribution(tuple(range(len(values)))) for key, values in swept.items()}
+    )
+    return trial, tuple(trial.params[key] for key in swept)
+
+
+def _tell(study: "Study", trial: Any, look: Look) -> None:
+    if look.is_kept:
+        study.tell(trial, look.merit)
+    else:  # known to be worse than all that are kept; of two such the ratio decides
+        trial.report(-min(look.ratio, 1e9), step=0)
+        study.tell(trial, state=_state("PRUNED"))
+
+
+def _state(name: str) -> Any:
+    from optuna.trial import TrialState
+
+    return TrialState[name]
+
+
+def look_at(
+    labels: dict[str, Any], scenario: Scenario, goal: Goal, evaluator: Evaluator, best: float
+) -> Look:
+    """Search coarsely, unless a glance shows that it is worse than the best so far."""
+    goal = replace(
+        goal,
+        values=goal.values[::_COARSE],
+        start=goal.start // _COARSE,
+        stride=max(goal.stride // _COARSE, 1),
+    )
+
+    def judge(place: int) -> tuple[Verdict, Evaluation]:
+        (found,) = evaluator.evaluate_all([goal.apply(goal.values[place])], RUNS)
+        return (Verdict.KEPT if found.worst[1] <= 1 else Verdict.BROKEN), found
+
+    def merit_at(place: int) -> float:
+        return merit(goal, goal.values[place], goal.apply(goal.values[place]))
+
+    def at(place: int, found: Evaluation, *, is_kept: bool) -> Look:
+        worth = merit_at(place) if is_kept else -float("inf")
+        value = goal.values[place]
+        return Look(labels, goal.apply(value), value, is_kept, worth, found.worst[1])
+
+    start, last = goal.start, len(goal.values) - 1
+    if best > -float("inf"):
+        start = next((place for place in range(last) if merit_at(place) >= best), last)
+        verdict, found = judge(start)
+        if verdict is Verdict.BROKEN:
+            return at(start, found, is_kept=False)
+    boundary = find_boundary(judge, len(goal.values), start, goal.stride)
+    if boundary.kept is None:
+        place = min(boundary.tried)
+        return at(place, boundary.tried[place], is_kept=False)
+    return at(boundary.kept, boundary.tried[boundary.kept], is_kept=True)

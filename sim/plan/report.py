@@ -1,0 +1,211 @@
+"""What a plan has found, in words, tables and data."""
+
+from typing import Any, NamedTuple
+
+from rich.table import Table
+
+from sim.plan.evaluate import Evaluation
+from sim.plan.flags import vllm_command
+from sim.plan.goals import Goal
+from sim.plan.optimize import RUNS, Look, Looks
+from sim.plan.plan import Plan, num_gpus
+from sim.plan.prices import price_of
+from sim.tables import number, print_table
+
+Beside = tuple[str, Evaluation]  # a setting as one writes it, and its runs
+NEIGHBOUR_SEEDS = 4
+
+
+class Findings(NamedTuple):
+    """plans: with the values that make each one, by key path. looks: what was tried coarsely.
+
+    best: of the plans. beside: its neighbours, itself first; none if they are not wanted.
+    """
+
+    plans: list[tuple[dict[str, Any], Plan]]
+    looks: Looks
+    best: Plan
+    beside: list[Beside]
+
+
+def unreachable(plan: Plan) -> str:
+    """One line that says why there is no answer."""
+    goal = plan.goal
+    name, ratio = plan.at_answer.worst
+    place = min(plan.boundary.tried)
+    return (
+        f"no {goal.name} keeps {name}: even at {goal.words(place)} it comes to {ratio:.3g} of its "
+        f"limit, mean of {len(plan.at_answer.rows)} runs"
+    )
+
+
+def as_data(findings: Findings, gpu_price: str | None) -> dict[str, Any]:
+    """What `print_findings` says, for machines."""
+    plans, looks, best, beside = findings
+    return {
+        "alternatives": [
+            {"settings": labels, **_plan_data(plan, gpu_price)} for labels, plan in plans
+        ],
+        "tried_coarsely": [
+            {
+                "settings": look.labels,
+                "value": look.value,
+                "kept": look.is_kept,
+                "gpus": num_gpus(look.scenario),
+            }
+            for look in looks.all
+        ],
+        "impossible": looks.num_impossible,
+        "best": _plan_data(best, gpu_price),
+        "neighbours": [
+            {"setting": name, "promise": found.worst[0], "used": found.worst[1]}
+            for name, found in beside
+        ],
+        "vllm": None if best.answer is None else vllm_command(best.scenario, best.system),
+    }
+
+
+def _plan_data(plan: Plan, gpu_price: str | None) -> dict[str, Any]:
+    price = price_of(gpu_price, plan.scenario.hardware)
+    cost = None if price is None else plan.cost_per_million_tokens(price)
+    broken = plan.boundary.broken
+    return {
+        "find": plan.goal.name,
+        "answer": plan.answer,
+        "broken_at": None if broken is None else plan.goal.values[broken],
+        "gpus": plan.num_gpus,
+        "promises": {
+            name: dict(zip(("used", "half_width"), plan.value(plan.at_answer, name), strict=True))
+            for name in plan.at_answer.names
+        },
+        "output_tokens_per_s": plan.at_answer.interval("output_tokens_per_s")[0],
+        "kept_share": plan.at_answer.interval("kept_share")[0],
+        "seeds": len(plan.at_answer.rows),
+        "constraint": plan.constraint,
+        "cost_per_million_output_tokens": cost,
+    }
+
+
+def print_findings(findings: Findings, gpu_price: str | None) -> None:
+    """The answer and what it rests on. gpu_price: of an hour; None: nothing is said of costs."""
+    plans, looks, best, beside = findings
+    if len(plans) > 1:
+        print_table(_alternatives_table(plans, gpu_price))
+    if looks.all:
+        print_table(_looks_table(looks.all, best.goal))
+    if looks.num_impossible:
+        print(f"combinations that cannot be: {looks.num_impossible}\n")
+    if best.answer is None:
+        return
+    for line in _answer_lines(best, gpu_price):
+        print(line)
+    print()
+    print_table(_promises_table(best))
+    if beside:
+        print_table(_neighbours_table(best, beside))
+    print("as options of vLLM:\n")
+    print(vllm_command(best.scenario, best.system))
+
+
+def _answer_lines(plan: Plan, gpu_price: str | None) -> list[str]:
+    boundary, goal = plan.boundary, plan.goal
+    assert boundary.kept is not None
+    which = "highest" if goal.is_highest else "lowest"
+    lines = [f"{which} {goal.name} that keeps every promise: {goal.words(boundary.kept)}"]
+    if boundary.broken is None:
+        lines.append("no value up to the last that was tried breaks one")
+    else:
+        between = boundary.broken - boundary.kept - 1
+        unsure = "" if not between else f"; of {between} values between the runs do not tell"
+        lines.append(f"shown to break one: {goal.words(boundary.broken)}{unsure}")
+    lines.append(f"what binds there: {plan.constraint}")
+    per_s, width = plan.at_answer.interval("output_tokens_per_s")
+    lines.append(
+        f"at the answer {number(per_s)} ± {number(width)} output tokens/s on "
+        f"{plan.num_gpus} GPU{'s' if plan.num_gpus > 1 else ''}; "
+        f"{plan.at_answer.interval('kept_share')[0]:.1%} of the requests keep every limit"
+    )
+    if gpu_price is not None:
+        lines.append(f"{_cost(plan, gpu_price)} per million output tokens")
+    return lines
+
+
+def _new_table(*headings: str, title: str | None = None) -> Table:
+    table = Table(
+        box=None,
+        pad_edge=False,
+        padding=(0, 2, 0, 0),
+        title=title,
+        title_justify="left",
+        title_style="bold",
+    )
+    for place, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if place else "left")
+    return table
+
+
+def _promises_table(plan: Plan) -> Table:
+    table = _new_table("promise", "of its limit", "95 % interval", "first broken")
+    for name in plan.at_answer.names:
+        mean, width = plan.value(plan.at_answer, name)
+        beyond = "-" if plan.beyond is None else _share(plan.value(plan.beyond, name)[0])
+        interval = f"{_share(max(mean - width, 0))} to {_share(mean + width)}"
+        table.add_row(name, _share(mean), interval, beyond)
+    return table
+
+
+def _share(ratio: float) -> str:
+    return f"{ratio:.0%}" if ratio < 100 else "no end"
+
+
+def _neighbours_table(plan: Plan, beside: list[Beside]) -> Table:
+    words = plan.goal.words(plan.boundary.kept or 0)
+    title = f"one setting changed, at {words}, {NEIGHBOUR_SEEDS} runs each on the same requests"
+    table = _new_table("", "promise used up most", "of its limit", "tokens/s", title=title)
+    for name, found in beside:
+        worst, ratio = found.worst
+        per_s = number(found.interval("output_tokens_per_s")[0])
+        table.add_row(name, worst, _share(ratio), per_s)
+    return table
+
+
+def _cost(plan: Plan, gpu_price: str | None) -> str:
+    price = price_of(gpu_price, plan.scenario.hardware)
+    if price is None or plan.answer is None:
+        return "-"
+    cost = plan.cost_per_million_tokens(price)
+    return "-" if cost is None else f"{cost:.3g}"
+
+
+def _a_gpu(plan: Plan, answer: float) -> str:
+    return number(answer / plan.num_gpus) if plan.goal.is_highest else "-"
+
+
+def _alternatives_table(plans: list[tuple[dict[str, Any], Plan]], gpu_price: str | None) -> Table:
+    keys = list(plans[0][0])
+    goal = plans[0][1].goal
+    headings = [key.rpartition(".")[2] for key in keys]
+    costs = ["per million tokens"] if gpu_price is not None else []
+    table = _new_table(*headings, f"{goal.name}, {goal.unit}", "GPUs", "a GPU", *costs)
+    for labels, plan in plans:
+        answer, gpus = plan.answer, plan.num_gpus
+        cells = ["none", str(gpus), "-"]
+        if answer is not None:
+            cells = [number(answer), str(gpus), _a_gpu(plan, answer)]
+        if gpu_price is not None:
+            cells.append(_cost(plan, gpu_price))
+        table.add_row(*(str(labels[key]) for key in keys), *cells)
+    return table
+
+
+def _looks_table(looks: list[Look], goal: Goal) -> Table:
+    """With `>` or `<` before a value at which a promise is broken: what keeps them lies beyond."""
+    keys = list(looks[0].labels)
+    headings = [key.rpartition(".")[2] for key in keys]
+    title = f"{len(looks)} more, tried coarsely ({RUNS} runs of few values)"
+    table = _new_table(*headings, f"{goal.name}, {goal.unit}", "GPUs", title=title)
+    for look in looks:
+        sign = "" if look.is_kept else "< " if goal.is_highest else "> "
+        labels = (str(look.labels[key]) for key in keys)
+        table.add_row(*labels, f"{sign}{number(look.value)}", str(num_gpus(look.scenario)))
+    return table

@@ -1,0 +1,43 @@
+"""The command `kvsim` itself, and what its commands have in common."""
+
+from enum import StrEnum
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+# What a command needs is imported in it, so that `kvsim --help` does not wait for numpy.
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Simulate KV-cache serving of language models: what will this cache, scheduler and "
+    "hardware do under this load?",
+)
+
+
+class OutputFormat(StrEnum):
+    """How results are printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+
+
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        print(f"kvsim {version('kvsim')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None: ...

@@ -1,0 +1,58 @@
+"""Commands that set the engine in real time beside its simulation."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sim.commands.app import app
+
+
+@app.command()
+def calibrate(
+    scenario: Annotated[
+        Path | None, typer.Argument(help="Whose toy model, engine and lengths of requests.")
+    ] = None,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Override one key: --set engine.block_size=8 (repeatable)."),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="CSV file for the steps; replaced if there.")] = Path(
+        "steps.csv"
+    ),
+) -> None:
+    """Time the toy engine's steps on this machine and fit a latency model to them.
+
+    A scenario uses it as `latency: {kind: fitted, files: [steps.csv]}`.
+
+    Example: kvsim calibrate scenarios/twin.yaml --out steps.csv
+    """
+    from sim.twin.command import calibrate_scenario
+
+    calibrate_scenario(scenario, overrides or [], out)
+
+
+@app.command()
+def twin(
+    scenario: Annotated[Path, typer.Argument(help="Scenario file, such as scenarios/twin.yaml.")],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Override one key: --set workload.requests=100 (repeatable)."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, not tables.")] = False,
+    in_cpu_time: Annotated[
+        bool,
+        typer.Option(
+            "--cpu-time", help="Stop the clock of the real run while other processes have the CPU."
+        ),
+    ] = False,
+) -> None:
+    """Run a scenario in real time on the toy engine and simulated, and compare the two.
+
+    The simulation has the step times that are measured on this machine before and after.
+
+    Example: kvsim twin scenarios/twin.yaml --set workload.requests=1000
+    """
+    from sim.twin.command import twin_scenario
+
+    twin_scenario(scenario, overrides or [], as_json=as_json, in_cpu_time=in_cpu_time)

@@ -112,6 +112,14 @@ def swept(kvsim, out: str, *args: str, **environment: str) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 
+def wait_for_results(folder: Path, num: int) -> None:
+    for _ in range(900):
+        if len(list(folder.rglob("[!.]*.json"))) >= num:
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"{folder} never held {num} results")
+
+
 def interrupted(kvsim, *args: str, **environment: str) -> None:
     """Ctrl-C after some results is one line."""
     process = subprocess.Popen(
@@ -123,10 +131,7 @@ def interrupted(kvsim, *args: str, **environment: str) -> None:
         start_new_session=True,
     )
     results = kvsim.folder / "sweeps/small/results"
-    for _ in range(900):
-        if len(list(results.rglob("[!.]*.json"))) >= 2:
-            break
-        time.sleep(0.1)
+    wait_for_results(results, 2)
     os.killpg(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
@@ -188,9 +193,7 @@ def test_a_dask_scheduler_that_goes_away_is_one_line(kvsim, tmp_path):
         stderr=subprocess.PIPE,
         encoding="utf-8",
     )
-    while not list((kvsim.folder / "sweeps/small/results").rglob("[!.]*.json")):
-        assert process.poll() is None
-        time.sleep(0.1)
+    wait_for_results(kvsim.folder / "sweeps/small/results", 1)
     os.killpg(scheduler.pid, signal.SIGKILL)
     scheduler.wait(30)
     _, err = process.communicate(timeout=60)

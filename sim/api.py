@@ -22,7 +22,7 @@ from sim.metrics import half_width_95, summarise
 from sim.plan.evaluate import Evaluator
 from sim.plan.flags import vllm_command
 from sim.plan.goals import at_rate, find_goal, with_replications
-from sim.plan.plan import Plan, make_plan
+from sim.plan.plan import Plan, make_plan, which_system
 from sim.plan.slo import Promises, parse_slos
 from sim.scenario import Scenario
 from sim.scenario.deployed import build_kv_size
@@ -132,10 +132,10 @@ def plan(
         scenario = at_rate(scenario, rate)
     scenario = with_replications(with_settings(scenario, {}))
     promises = Promises(parse_slos(slo), attainment)
-    name = system or next(iter(scenario.systems))
+    name = which_system(scenario, system)
     with _kept(folder) as kept:
         evaluator = Evaluator(name, promises, Store(Path(kept)), Warmup.parse(warmup), seeds)
-        return make_plan(scenario, find_goal(scenario, find), evaluator)
+        return make_plan(scenario, find_goal(scenario, find, name), evaluator)
 
 
 def _kept(folder: Path | str | None) -> AbstractContextManager[Path | str]:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sim.errors import UserError
@@ -22,4 +22,5 @@ def whole_file(path: Path) -> Iterator[Path]:
     except OSError as error:
         raise UserError(f"{path}: {(error.strerror or str(error)).lower()}") from None
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):  # where not even the folder can be
+            partial.unlink(missing_ok=True)

@@ -71,7 +71,7 @@ def num_contents(trace: Trace) -> int:
 
 
 def _joined(trace: Trace, pieces: list[Trace], note: str) -> Trace:
-    """Pieces one after the other in time. Times count from the first request."""
+    """Pieces one after the other in time. Times count from where the trace begins."""
     firsts = np.cumsum([0, *(len(piece) for piece in pieces)]).tolist()
     columns: dict[str, Any] = {}
     for name in ("arrival_ns", "prompt_tokens", "output_tokens", "think_time_ns", "answer_ids"):
@@ -87,7 +87,6 @@ def _joined(trace: Trace, pieces: list[Trace], note: str) -> Trace:
                 if piece.previous is not None
             ]
         )
-    columns["arrival_ns"] = columns["arrival_ns"] - columns["arrival_ns"].min()
     return replace(
         trace,
         **columns,

@@ -21,7 +21,9 @@ class Event(NamedTuple):
 
 
 def timeline(request: pd.Series, steps: pd.DataFrame) -> list[Event]:
-    """What happened to a request, in order. steps: those of its run."""
+    """What happened to a request, in order. steps: those of its run, of all replicas."""
+    if "replica" in request.index:
+        steps = steps[steps["replica"] == request["replica"]]
     return list(_events(request, steps))
 
 

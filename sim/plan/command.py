@@ -15,8 +15,8 @@ from sim.plan.evaluate import Evaluator
 from sim.plan.goals import at_rate, find_goal, with_replications
 from sim.plan.neighbours import neighbours
 from sim.plan.optimize import FINALISTS, Looks, look_around
-from sim.plan.plan import Plan, make_plan
-from sim.plan.prices import price_of
+from sim.plan.plan import Plan, make_plan, which_system
+from sim.plan.prices import parse_prices
 from sim.plan.report import (
     NEIGHBOUR_SEEDS,
     Beside,
@@ -61,9 +61,9 @@ class Options:
 def plan_scenario(path: Path, settings: list[str], options: Options) -> None:
     """Raises UserError and WorkloadError for mistakes of the user, and where nothing will do."""
     promises = Promises(parse_slos(options.slo), parse_share("--attainment", options.attainment))
-    price_of(options.gpu_price, "")  # its mistakes before the work
+    prices = parse_prices(options.gpu_price)
     scenario = load_swept(path, ["sweep={}", *settings])  # its own sweep is for `kvsim run`
-    system = _system(scenario, options.system)
+    system = which_system(scenario, options.system)
     folder = options.out / scenario.name
     if options.trials is not None and not scenario.sweep:
         raise UserError("--optimize: got no choice, expected --set with several values of a key")
@@ -81,7 +81,7 @@ def plan_scenario(path: Path, settings: list[str], options: Options) -> None:
         try:
             alternatives, looks = _alternatives(scenario, path, options, evaluator)
             plans = [
-                (labels, make_plan(point, find_goal(point, options.find), evaluator))
+                (labels, make_plan(point, find_goal(point, options.find, system), evaluator))
                 for labels, point in alternatives
             ]
             best = max((plan for _, plan in plans), key=lambda plan: plan.merit)
@@ -92,9 +92,9 @@ def plan_scenario(path: Path, settings: list[str], options: Options) -> None:
             raise InterruptedRun(f"interrupted; {kept}") from None
     _write(folder, plans, best)
     if options.as_json:
-        print(json.dumps(as_data(findings, options.gpu_price), indent=1))
+        print(json.dumps(as_data(findings, prices), indent=1))
     else:
-        print_findings(findings, options.gpu_price)
+        print_findings(findings, prices)
     if not options.quiet:
         for line in assumptions(best.scenario)[1:]:
             print(line, file=sys.stderr)
@@ -105,14 +105,6 @@ def plan_scenario(path: Path, settings: list[str], options: Options) -> None:
         print(f"written to {folder}", file=sys.stderr)
     if best.answer is None:
         raise UserError(unreachable(best))
-
-
-def _system(scenario: Scenario, name: str | None) -> str:
-    if name is None and len(scenario.systems) == 1:
-        return next(iter(scenario.systems))
-    if name not in scenario.systems:
-        raise UserError(f"--system: got {name}, expected one of {', '.join(scenario.systems)}")
-    return name
 
 
 def _prepared(scenario: Scenario, options: Options) -> Scenario:

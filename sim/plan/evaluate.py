@@ -89,7 +89,7 @@ class Evaluation:
 class Evaluator:
     """Runs of a scenario's system at whatever settings are asked for.
 
-    seeds: how many at first, where a glance does not tell, and at most.
+    seeds: how many at first, and at most.
     """
 
     system: str
@@ -100,15 +100,18 @@ class Evaluator:
     backend: Backend = LOCAL
     on_run: Callable[[], None] = lambda: None
 
+    def glance(self, scenario: Scenario) -> tuple[Verdict, Evaluation]:
+        """With two seeds, where both are far from the limit on one side; else UNSURE."""
+        (found,) = self.evaluate_all([scenario], _AT_A_GLANCE)
+        verdict = Verdict.KEPT if found.worst[1] < 1 else Verdict.BROKEN
+        return (verdict if found.is_far else Verdict.UNSURE), found
+
     def judge(self, scenario: Scenario) -> tuple[Verdict, Evaluation]:
-        """With as many seeds as it takes to be sure: two where that is plain, else four and more.
+        """With as many seeds as it takes to be sure, from the first number on.
 
         The intervals of all looks together err with a probability of 5 % (Bonferroni), so each is
         wider. Raises UserError and WorkloadError for what cannot be simulated.
         """
-        (found,) = self.evaluate_all([scenario], _AT_A_GLANCE)
-        if found.is_far:
-            return (Verdict.KEPT if found.worst[1] < 1 else Verdict.BROKEN), found
         first, most = self.seeds
         looks = range(first, most + 1, 2)
         confidence = 1 - 0.05 / len(looks)
@@ -136,6 +139,9 @@ class Evaluator:
             found[names[place]] = row
             self.on_run()
         rows = [found[key] for key in keys]
+        for name in self.promises.names:
+            if any(np.isnan(float(row[RATIO + name] or 0)) for row in rows):
+                raise UserError(f"--slo: no request has anything to hold {name} against")
         return [
             Evaluation(tuple(rows[first : first + num_seeds]), tuple(self.promises.names))
             for first in range(0, len(rows), num_seeds)
@@ -168,6 +174,7 @@ def _row(warmup: Warmup, promises: Promises, job: Job) -> Row:
         causes |= slow_parts(records.requests[counted], metric, loaded[metric])
     return {
         **measure(records, warmup),
+        **{f"broken {slo}": share for slo, share in promises.broken(loaded, alone).items()},
         "load_rise": _rise(records, start_ns),
         **causes,
         "kept_share": promises.kept(loaded, alone),

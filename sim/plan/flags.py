@@ -14,7 +14,10 @@ def vllm_command(scenario: Scenario, system: str) -> str:
     A pool that fills the GPU's memory is given by its share, any other by its number of blocks.
     """
     config, spec = build_config(scenario, system), scenario.deployment
+    if config.batching == "static" or config.memory != "paged":
+        return f"vLLM has no options for {system}: its batches are continuous, its memory paged"
     is_auto = scenario.engine_settings(system)["num_blocks"] == "auto"
+    is_auto &= spec.kv_cache_memory_bytes is None
     options: dict[str, object] = {
         "--tensor-parallel-size": spec.tensor_parallel_size,
         "--max-model-len": config.max_model_len,

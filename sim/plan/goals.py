@@ -42,14 +42,14 @@ class Goal:
         return f"{text} {unit}"
 
 
-def find_goal(scenario: Scenario, name: str) -> Goal:
+def find_goal(scenario: Scenario, name: str, system: str) -> Goal:
     """Raises UserError for a name that is none, and for a scenario that has no such setting."""
     if name == "rate":
         return _rate_goal(scenario)
     if name == "concurrency":
         return _concurrency_goal(scenario)
     if name == "num_blocks":
-        return _blocks_goal(scenario)
+        return _blocks_goal(scenario, system)
     if name == "replicas":
         return _replicas_goal(scenario)
     raise UserError(f"--find: got {name!r}, expected one of {', '.join(FINDS)}")
@@ -67,12 +67,18 @@ def with_replications(scenario: Scenario) -> Scenario:
     is_random = spec.trace is None or spec.arrivals or (shape and shape.sample < 1)
     if is_random or (shape and shape.bootstrap_s is not None):
         return scenario
-    arrival_ns = build_workload(scenario).arrival_ns
+    arrival_ns = build_workload(_whole(scenario)).arrival_ns
     if arrival_ns is None or not arrival_ns[-1]:
         return scenario
     scale = spec.shape.rate_scale if spec.shape else 1.0
     stretch_s = float(f"{arrival_ns[-1] / 1e9 * scale / _STRETCHES:.3g}")
     return with_settings(scenario, {"workload.shape.bootstrap_s": stretch_s})
+
+
+def _whole(scenario: Scenario) -> Scenario:
+    """With all of its trace, once, as it is."""
+    settings = {"workload.requests": None, "workload.shape.bootstrap_s": None}
+    return with_settings(scenario, settings)
 
 
 def _rate_goal(scenario: Scenario) -> Goal:
@@ -97,7 +103,7 @@ def _rate_goal(scenario: Scenario) -> Goal:
 
     return Goal(
         name="rate",
-        unit="sessions/s" if _has_sessions(scenario) else "requests/s",
+        unit="requests/s" if build_workload(scenario).previous is None else "sessions/s",
         is_highest=True,
         values=values,
         start=_nearest(values, now),
@@ -106,15 +112,10 @@ def _rate_goal(scenario: Scenario) -> Goal:
     )
 
 
-def _has_sessions(scenario: Scenario) -> bool:
-    spec = scenario.workload
-    return spec.trace is None and not spec.mix and spec.with_preset().sessions is not None
-
-
 def _trace_rate(scenario: Scenario) -> float:
     """Of the trace as it is, sessions or requests per second."""
     spec = scenario.workload
-    workload = build_workload(scenario)
+    workload = build_workload(_whole(scenario))
     scale = spec.shape.rate_scale if spec.shape else 1.0
     if workload.arrival_ns is None:
         raise UserError(f"{spec.trace}: has no times, expected workload.arrivals to find a rate")
@@ -129,7 +130,7 @@ def _concurrency_goal(scenario: Scenario) -> Goal:
     if arrivals is None or arrivals.closed_loop is None:
         raise UserError("workload.arrivals: expected a closed_loop to find a concurrency")
     key = "workload.arrivals.closed_loop.concurrency"
-    values = _whole(1, 1_000_000)
+    values = _integers(1, len(build_workload(scenario)))  # more users would find nothing to send
     return Goal(
         name="concurrency",
         unit="users",
@@ -141,10 +142,10 @@ def _concurrency_goal(scenario: Scenario) -> Goal:
     )
 
 
-def _blocks_goal(scenario: Scenario) -> Goal:
-    key = "engine.num_blocks"
-    now = scenario.engine.num_blocks
-    values = tuple(reversed(_whole(1, _MOST_BLOCKS)))
+def _blocks_goal(scenario: Scenario, system: str) -> Goal:
+    key = ("systems", system, "num_blocks")
+    now = scenario.engine_settings(system)["num_blocks"]
+    values = tuple(reversed(_integers(1, _MOST_BLOCKS)))
     return Goal(
         name="num_blocks",
         unit="blocks",
@@ -180,8 +181,8 @@ def _row(low: float, high: float) -> tuple[float, ...]:
     return tuple(values)
 
 
-def _whole(low: int, high: int) -> tuple[float, ...]:
-    return tuple(dict.fromkeys(float(round(value)) for value in _row(low, high)))
+def _integers(low: int, high: int) -> tuple[float, ...]:
+    return tuple(dict.fromkeys(float(round(value)) for value in _row(low, high + 1)))
 
 
 def _nearest(values: tuple[float, ...], value: float) -> int:

@@ -38,13 +38,17 @@ def slow_parts(requests: pd.DataFrame, metric: str, seconds: FloatArray) -> Row:
     slow = requests.iloc[np.argsort(-values, kind="stable")[:num_slow]]
     sums_ns = {name: float(slow[name].fillna(0).sum()) for name in _PARTS[metric]}
     total_ns = sum(sums_ns.values()) or 1.0
-    return {f"slow {metric} {name}": ns / total_ns for name, ns in sums_ns.items()}
+    return {_column(metric, name): ns / total_ns for name, ns in sums_ns.items()}
+
+
+def _column(metric: str, part: str) -> str:
+    return f"slow_{metric}_{part.removesuffix('_ns')}_share"
 
 
 def binding(row: Row, promise: str) -> str:
     """The constraint behind a promise, in words; row: has its `slow_parts`."""
     metric = promise.partition("<")[0].partition("_")[0]
-    shares = {name: float(row[f"slow {metric} {name}"] or 0) for name in _PARTS[metric]}
+    shares = {name: float(row[_column(metric, name)] or 0) for name in _PARTS[metric]}
     by_constraint = {
         constraint: sum(shares.get(name, 0) for name in names)
         for constraint, names in _CONSTRAINTS.items()

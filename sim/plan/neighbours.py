@@ -14,37 +14,43 @@ _DOUBLED = ("block_size", "max_num_seqs", "max_num_batched_tokens")
 def neighbours(scenario: Scenario, system: str) -> dict[str, Scenario]:
     """By the setting as one writes it; those that cannot be are left out."""
     found: dict[str, Scenario] = {}
-    for key, value in _settings(scenario, system):
+    for settings in _settings(scenario, system):
         try:
-            changed = with_settings(scenario, {_key(scenario, system, key): value})
-            build_config(changed, system)
+            changed = with_settings(scenario, settings)
         except UserError:  # such as a step smaller than the batch, or a model that does not fit
             continue
-        name = key.rpartition(".")[2]
-        found[f"{name}: {str(value).lower() if isinstance(value, bool) else value}"] = changed
+        words = (f"{path[-1]}: {_word(value)}" for path, value in settings.items())
+        found[", ".join(words)] = changed
     return found
 
 
-def _key(scenario: Scenario, system: str, key: str) -> str:
-    """Where a system says it itself, there."""
-    section, _, name = key.partition(".")
-    own = section == "engine" and name in scenario.systems[system]
-    return f"systems.{system}.{name}" if own else key
+def _word(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _settings(scenario: Scenario, system: str) -> Iterator[tuple[str, Any]]:
+def _settings(scenario: Scenario, system: str) -> Iterator[dict[tuple[str, ...], Any]]:
+    """By key path; what belongs to the engine is said of the system, where it wins."""
     config, deployment = build_config(scenario, system), scenario.deployment
+    is_auto = scenario.engine_settings(system)["num_blocks"] == "auto"
+
+    def of_system(**settings: Any) -> dict[tuple[str, ...], Any]:
+        return {("systems", system, name): value for name, value in settings.items()}
+
     for name in _DOUBLED:
         value = getattr(config, name)
-        yield f"engine.{name}", value * 2
-        if value >= 2:
-            yield f"engine.{name}", value // 2
-    if scenario.engine_settings(system)["num_blocks"] == "auto":
+        for other in (value * 2, value // 2):
+            if not other:
+                continue
+            if name == "block_size" and not is_auto:  # of as much memory
+                yield of_system(block_size=other, num_blocks=config.num_slots // other)
+            else:
+                yield of_system(**{name: other})
+    if is_auto:
         for share in (0.8, 0.95):
             if share != deployment.gpu_memory_utilization:
-                yield "deployment.gpu_memory_utilization", share
+                yield {("deployment", "gpu_memory_utilization"): share}
     else:
-        yield "engine.num_blocks", config.num_blocks * 5 // 4
-        yield "engine.num_blocks", max(config.num_blocks * 3 // 4, 1)
-    yield "engine.enable_prefix_caching", not config.enable_prefix_caching
-    yield "deployment.tensor_parallel_size", deployment.tensor_parallel_size * 2
+        yield of_system(num_blocks=config.num_blocks * 5 // 4)
+        yield of_system(num_blocks=max(config.num_blocks * 3 // 4, 1))
+    yield of_system(enable_prefix_caching=not config.enable_prefix_caching)
+    yield {("deployment", "tensor_parallel_size"): deployment.tensor_parallel_size * 2}

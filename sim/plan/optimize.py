@@ -85,7 +85,7 @@ def look_around(
             study.tell(trial, state=_state("FAIL"))
             continue
         point = prepare(point)
-        look = look_at(labels, point, find_goal(point, find), evaluator, best)
+        look = look_at(labels, point, find_goal(point, find, evaluator.system), evaluator, best)
         looks[places] = look
         best = max(best, look.merit)
         _tell(study, trial, look)
@@ -174,7 +174,7 @@ def look_at(
         verdict, found = judge(start)
         if verdict is Verdict.BROKEN:
             return at(start, found, is_kept=False)
-    boundary = find_boundary(judge, len(goal.values), start, goal.stride)
+    boundary = find_boundary(judge, judge, len(goal.values), start, goal.stride)
     if boundary.kept is None:
         place = min(boundary.tried)
         return at(place, boundary.tried[place], is_kept=False)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from sim.errors import UserError
 from sim.plan.evaluate import RATIO, Evaluation, Evaluator
 from sim.plan.goals import Goal
 from sim.plan.limits import binding
@@ -62,7 +63,13 @@ class Plan:
             return "none of the values that were tried breaks a promise"
         name, ratio = self.beyond.worst
         row = self.beyond.rows[0]
-        return f"{name} comes to {ratio:.3g} of its limit; {binding(row, name)}"
+        if row["refused"]:
+            return (
+                f"{row['refused']} of {row['requests']} requests are refused, which breaks {name}"
+            )
+        broken = {key[7:]: value for key, value in row.items() if key.startswith("broken ")}
+        cause = max(broken, key=lambda slo: float(broken[slo] or 0)) if " of " in name else name
+        return f"{name} comes to {ratio:.3g} of its limit; {binding(row, cause)}"
 
     def cost_per_million_tokens(self, gpu_price_per_hour: float) -> float | None:
         """Output tokens, at the answer; None where nothing comes out."""
@@ -73,6 +80,8 @@ class Plan:
     def doubts(self) -> list[str]:
         """Why the runs at the answer may not be steady, in words."""
         rows, found = self.at_answer.rows, []
+        if all(row["measured_s"] == row["span_s"] for row in rows):
+            found.append("too few requests end while others come, so whole runs count")
         if all(
             float(row["warmup_s"] or 0) > _LONG_WARMUP * float(row["measured_s"] or 0)
             for row in rows
@@ -97,6 +106,15 @@ class Plan:
         return evaluation.interval(RATIO + name)
 
 
+def which_system(scenario: Scenario, name: str | None) -> str:
+    """The only system, or the one of this name. Raises UserError for any other."""
+    if name is None and len(scenario.systems) == 1:
+        return next(iter(scenario.systems))
+    if name not in scenario.systems:
+        raise UserError(f"system: got {name}, expected one of {', '.join(scenario.systems)}")
+    return name
+
+
 def num_gpus(scenario: Scenario) -> int:
     """Of all replicas."""
     return scenario.deployment.tensor_parallel_size * scenario.replicas.count
@@ -110,21 +128,21 @@ def merit(goal: Goal, value: float, scenario: Scenario) -> float:
     gpus = num_gpus(scenario)
     if goal.is_highest:
         return value / gpus
-    return float(-gpus if goal.name == "replicas" else -value * gpus)
+    if goal.name == "replicas":
+        return float(-gpus)
+    return float(-value * scenario.engine.block_size * gpus)
 
 
 def make_plan(scenario: Scenario, goal: Goal, evaluator: Evaluator) -> Plan:
     """Search along the goal. Raises UserError and WorkloadError as `Evaluator.judge` does."""
     boundary = find_boundary(
+        lambda place: evaluator.glance(goal.apply(goal.values[place])),
         lambda place: evaluator.judge(goal.apply(goal.values[place])),
         len(goal.values),
         goal.start,
         goal.stride,
     )
     place = min(boundary.tried) if boundary.kept is None else boundary.kept
-    if len(boundary.tried[place].rows) < evaluator.seeds[0]:  # a glance, too few for an interval
-        scenario_at = goal.apply(goal.values[place])
-        (boundary.tried[place],) = evaluator.evaluate_all([scenario_at], evaluator.seeds[0])
     return Plan(
         scenario=goal.apply(goal.values[place]),
         system=evaluator.system,

@@ -1,5 +1,6 @@
 """What a plan has found, in words, tables and data."""
 
+import math
 from typing import Any, NamedTuple
 
 from rich.table import Table
@@ -9,7 +10,7 @@ from sim.plan.flags import vllm_command
 from sim.plan.goals import Goal
 from sim.plan.optimize import RUNS, Look, Looks
 from sim.plan.plan import Plan, num_gpus
-from sim.plan.prices import price_of
+from sim.plan.prices import Prices, price_of
 from sim.tables import number, print_table
 
 Beside = tuple[str, Evaluation]  # a setting as one writes it, and its runs
@@ -39,12 +40,12 @@ def unreachable(plan: Plan) -> str:
     )
 
 
-def as_data(findings: Findings, gpu_price: str | None) -> dict[str, Any]:
+def as_data(findings: Findings, prices: Prices) -> dict[str, Any]:
     """What `print_findings` says, for machines."""
     plans, looks, best, beside = findings
     return {
         "alternatives": [
-            {"settings": labels, **_plan_data(plan, gpu_price)} for labels, plan in plans
+            {"settings": labels, **_plan_data(plan, prices)} for labels, plan in plans
         ],
         "tried_coarsely": [
             {
@@ -56,17 +57,22 @@ def as_data(findings: Findings, gpu_price: str | None) -> dict[str, Any]:
             for look in looks.all
         ],
         "impossible": looks.num_impossible,
-        "best": _plan_data(best, gpu_price),
+        "best": _plan_data(best, prices),
         "neighbours": [
-            {"setting": name, "promise": found.worst[0], "used": found.worst[1]}
+            {"setting": name, "promise": found.worst[0], "used": _finite(found.worst[1])}
             for name, found in beside
         ],
         "vllm": None if best.answer is None else vllm_command(best.scenario, best.system),
     }
 
 
-def _plan_data(plan: Plan, gpu_price: str | None) -> dict[str, Any]:
-    price = price_of(gpu_price, plan.scenario.hardware)
+def _finite(value: float) -> float | None:
+    """JSON has no infinity."""
+    return value if math.isfinite(value) else None
+
+
+def _plan_data(plan: Plan, prices: Prices) -> dict[str, Any]:
+    price = price_of(prices, plan.scenario.hardware)
     cost = None if price is None else plan.cost_per_million_tokens(price)
     broken = plan.boundary.broken
     return {
@@ -75,8 +81,9 @@ def _plan_data(plan: Plan, gpu_price: str | None) -> dict[str, Any]:
         "broken_at": None if broken is None else plan.goal.values[broken],
         "gpus": plan.num_gpus,
         "promises": {
-            name: dict(zip(("used", "half_width"), plan.value(plan.at_answer, name), strict=True))
+            name: {"used": _finite(used), "half_width": _finite(half_width)}
             for name in plan.at_answer.names
+            for used, half_width in [plan.value(plan.at_answer, name)]
         },
         "output_tokens_per_s": plan.at_answer.interval("output_tokens_per_s")[0],
         "kept_share": plan.at_answer.interval("kept_share")[0],
@@ -86,18 +93,18 @@ def _plan_data(plan: Plan, gpu_price: str | None) -> dict[str, Any]:
     }
 
 
-def print_findings(findings: Findings, gpu_price: str | None) -> None:
-    """The answer and what it rests on. gpu_price: of an hour; None: nothing is said of costs."""
+def print_findings(findings: Findings, prices: Prices) -> None:
+    """The answer and what it rests on. prices: empty: nothing is said of costs."""
     plans, looks, best, beside = findings
     if len(plans) > 1:
-        print_table(_alternatives_table(plans, gpu_price))
+        print_table(_alternatives_table(plans, prices))
     if looks.all:
         print_table(_looks_table(looks.all, best.goal))
     if looks.num_impossible:
         print(f"combinations that cannot be: {looks.num_impossible}\n")
     if best.answer is None:
         return
-    for line in _answer_lines(best, gpu_price):
+    for line in _answer_lines(best, prices):
         print(line)
     print()
     print_table(_promises_table(best))
@@ -107,7 +114,7 @@ def print_findings(findings: Findings, gpu_price: str | None) -> None:
     print(vllm_command(best.scenario, best.system))
 
 
-def _answer_lines(plan: Plan, gpu_price: str | None) -> list[str]:
+def _answer_lines(plan: Plan, prices: Prices) -> list[str]:
     boundary, goal = plan.boundary, plan.goal
     assert boundary.kept is not None
     which = "highest" if goal.is_highest else "lowest"
@@ -125,8 +132,8 @@ def _answer_lines(plan: Plan, gpu_price: str | None) -> list[str]:
         f"{plan.num_gpus} GPU{'s' if plan.num_gpus > 1 else ''}; "
         f"{plan.at_answer.interval('kept_share')[0]:.1%} of the requests keep every limit"
     )
-    if gpu_price is not None:
-        lines.append(f"{_cost(plan, gpu_price)} per million output tokens")
+    if prices:
+        lines.append(f"{_cost(plan, prices)} per million output tokens")
     return lines
 
 
@@ -169,8 +176,8 @@ def _neighbours_table(plan: Plan, beside: list[Beside]) -> Table:
     return table
 
 
-def _cost(plan: Plan, gpu_price: str | None) -> str:
-    price = price_of(gpu_price, plan.scenario.hardware)
+def _cost(plan: Plan, prices: Prices) -> str:
+    price = price_of(prices, plan.scenario.hardware)
     if price is None or plan.answer is None:
         return "-"
     cost = plan.cost_per_million_tokens(price)
@@ -181,19 +188,19 @@ def _a_gpu(plan: Plan, answer: float) -> str:
     return number(answer / plan.num_gpus) if plan.goal.is_highest else "-"
 
 
-def _alternatives_table(plans: list[tuple[dict[str, Any], Plan]], gpu_price: str | None) -> Table:
+def _alternatives_table(plans: list[tuple[dict[str, Any], Plan]], prices: Prices) -> Table:
     keys = list(plans[0][0])
     goal = plans[0][1].goal
     headings = [key.rpartition(".")[2] for key in keys]
-    costs = ["per million tokens"] if gpu_price is not None else []
+    costs = ["per million tokens"] if prices else []
     table = _new_table(*headings, f"{goal.name}, {goal.unit}", "GPUs", "a GPU", *costs)
     for labels, plan in plans:
         answer, gpus = plan.answer, plan.num_gpus
         cells = ["none", str(gpus), "-"]
         if answer is not None:
             cells = [number(answer), str(gpus), _a_gpu(plan, answer)]
-        if gpu_price is not None:
-            cells.append(_cost(plan, gpu_price))
+        if prices:
+            cells.append(_cost(plan, prices))
         table.add_row(*(str(labels[key]) for key in keys), *cells)
     return table
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 
 from sim.plan.evaluate import Evaluation, Verdict
 
+Judge = Callable[[int], tuple[Verdict, Evaluation]]
+
 
 @dataclass
 class Boundary:
@@ -20,22 +22,30 @@ class Boundary:
 
 
 def find_boundary(
-    judge: Callable[[int], tuple[Verdict, Evaluation]], num_places: int, start: int, stride: int
+    glance: Judge, judge: Judge, num_places: int, start: int, stride: int
 ) -> Boundary:
     """Search outwards from a start in growing strides, then by halves.
 
-    Places between `kept` and `broken` that remain are those of which the runs do not tell.
+    glance: a few runs, to see where to search. judge: as many as it takes, to decide. Places
+    between `kept` and `broken` that remain are those of which the runs do not tell.
     """
     tried: dict[int, Evaluation] = {}
-    verdicts: dict[int, Verdict] = {}
 
-    def verdict(place: int) -> Verdict:
-        if place not in tried:
-            verdicts[place], tried[place] = judge(place)
-        return verdicts[place]
+    def remembered(ask: Judge) -> Callable[[int], Verdict]:
+        verdicts: dict[int, Verdict] = {}
 
-    last = num_places - 1
-    low, high = _bracket(verdict, last, start, stride)
+        def verdict(place: int) -> Verdict:
+            if place not in verdicts:
+                verdicts[place], found = ask(place)
+                if place not in tried or len(found.rows) > len(tried[place].rows):
+                    tried[place] = found
+            return verdicts[place]
+
+        return verdict
+
+    last, verdict = num_places - 1, remembered(judge)
+    seen_low, seen_high = _bracket(remembered(glance), last, start, start, stride)
+    low, high = _bracket(verdict, last, seen_low, seen_high, stride)
     # Whatever is not shown to be kept, or to be broken, counts as the contrary.
     kept = _last(lambda place: verdict(place) is Verdict.KEPT, low, high)
     above = kept if kept is not None else low
@@ -44,10 +54,10 @@ def find_boundary(
 
 
 def _bracket(
-    verdict: Callable[[int], Verdict], last: int, start: int, stride: int
+    verdict: Callable[[int], Verdict], last: int, low: int, high: int, stride: int
 ) -> tuple[int, int]:
-    """Two places between which the boundary lies, as far as there is one."""
-    low = high = min(max(start, 0), last)
+    """Two places between which the boundary lies, as far as there is one, from two others on."""
+    low, high = (min(max(place, 0), last) for place in (low, high))
     step = stride
     while verdict(low) is not Verdict.KEPT and low > 0:
         low, step = max(low - step, 0), 2 * step

@@ -19,6 +19,7 @@ _FORM = re.compile(
     r"(?P<metric>[a-z0-9]+)(_(?P<statistic>mean|p\d{1,2}(\.\d+)?))?\s*<=?\s*"
     r"(?P<limit>\d+(\.\d*)?|\.\d+)\s*(?P<unit>s|ms|us|x)"
 )
+_NONE_KEPT = 1e-9  # as the share that must keep promises
 _EXAMPLE = "ttft_p99<1s,tpot_p99<50ms, or per request ttft<5x,tpot<80ms"
 
 
@@ -66,6 +67,8 @@ def _parse(text: str) -> Slo:
         if not 0 < percent < 100:
             raise UserError(f"--slo: got {statistic} in {text!r}, expected from p1 to p99.9")
     is_multiple = found["unit"] == "x"
+    if is_multiple and found["metric"] == "queueing":
+        raise UserError(f"--slo: got {text!r}, expected seconds: alone nobody queues")
     return Slo(found["metric"], percent, limit * _UNITS.get(found["unit"], 1.0), is_multiple)
 
 
@@ -94,6 +97,10 @@ class Promises:
 
     slos: tuple[Slo, ...]
     attainment: float = 0.9
+
+    def __post_init__(self) -> None:
+        if not 0 < self.attainment < 1:
+            raise UserError(f"attainment: got {self.attainment}, expected a share such as 0.9")
 
     @property
     def needs_alone(self) -> bool:
@@ -124,7 +131,7 @@ class Promises:
             values = loaded[slo.metric]
             if slo.is_multiple:
                 assert alone is not None
-                values = values / alone[slo.metric]
+                values = _multiples(values, alone[slo.metric])
             if slo.statistic is None:
                 keeps &= np.isnan(values) | (values <= slo.limit)
             else:
@@ -133,11 +140,30 @@ class Promises:
             ratios[self.names[-1]] = float(1 - keeps.mean()) / (1 - self.attainment)
         return ratios
 
+    def broken(
+        self, loaded: dict[str, FloatArray], alone: dict[str, FloatArray] | None
+    ) -> dict[str, float]:
+        """Of each promise of each request, the share of requests that break it."""
+        each = [slo for slo in self.slos if slo.statistic is None]
+        # As the only promise, and with room for all of its breaches, its ratio is that share.
+        return {
+            str(slo): next(iter(Promises((slo,), _NONE_KEPT).ratios(loaded, alone).values()))
+            * (1 - _NONE_KEPT)
+            for slo in each
+        }
+
     def kept(self, loaded: dict[str, FloatArray], alone: dict[str, FloatArray] | None) -> float:
         """The share of requests that keep every limit, whatever statistic it is meant of."""
         each = tuple(Slo(slo.metric, None, slo.limit, slo.is_multiple) for slo in self.slos)
-        (broken,) = Promises(each, 0.0).ratios(loaded, alone).values()
-        return 1 - broken
+        (used,) = Promises(each, _NONE_KEPT).ratios(loaded, alone).values()
+        return 1 - used * (1 - _NONE_KEPT)
+
+
+def _multiples(loaded: FloatArray, alone: FloatArray) -> FloatArray:
+    """Of what requests take alone; infinite where one was not served."""
+    multiples: FloatArray = np.full_like(loaded, np.inf)
+    np.divide(loaded, alone, out=multiples, where=~np.isinf(loaded))
+    return multiples
 
 
 def _statistic(slo: Slo, values: FloatArray) -> float:

@@ -1,6 +1,7 @@
 """Scenario files: loaded with overrides from the command line, checked at every point, written."""
 
 import itertools
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -49,16 +50,22 @@ def dump_scenario(scenario: Scenario) -> str:
     return to_yaml(plain(scenario))
 
 
-def with_settings(scenario: Scenario, settings: dict[str, Any], source: str = "") -> Scenario:
+def with_settings(scenario: Scenario, settings: Mapping[Any, Any], source: str = "") -> Scenario:
     """The scenario, without its sweep, with other values of some key paths.
+
+    A path is a text with dots, or a tuple where a key may have a dot, as names of systems do.
 
     Raises UserError, naming `source`, when a value does not fit its key.
     """
     # Without defaults: those of one kind of latency are unknown keys of another.
     data = scenario.model_dump(exclude={"sweep"}, exclude_unset=True)
+    named = []
     for key_path, value in settings.items():
-        set_key(data, key_path.split("."), value, f"{source}: sweep.{key_path}")
-    at = ", ".join(f"{key_path}={value!r}" for key_path, value in settings.items())
+        keys = key_path.split(".") if isinstance(key_path, str) else list(key_path)
+        name = ".".join(keys)
+        set_key(data, keys, value, f"{source}: sweep.{name}")
+        named.append(f"{name}={value!r}")
+    at = ", ".join(named)
     where = f"{source}: sweep at {at}" if source and at else source or at
     changed = validated(data, where)
     _check_systems(changed, where)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 from rich.table import Table
 
-from sim.errors import InterruptedRun
+from sim.errors import InterruptedRun, UserError
 from sim.experiment import Job
 from sim.parallel import Backend
 from sim.progress import progress_bar
@@ -49,6 +49,8 @@ def sweep_scenario(path: Path, settings: list[str], options: Options) -> None:
     folder = options.out / scenario.name
     measured = _measure(scenario, folder / "results", warmup, precision, options)
     frame = as_frame(measured)
+    if not frame["finished"].any():
+        raise UserError("none of the requests is served at any point; `kvsim run` says why")
     _write(folder, scenario, frame)
     _print(frame, list(scenario.sweep), options.output_format)
     if not options.quiet:
@@ -158,6 +160,8 @@ def _of_window(frame: pd.DataFrame, warmup: Warmup) -> str:
         runs = "one run a point: its sampling error is not known (see --seeds, --precision)"
     if warmup.rule == "none":
         return f"{runs}; every request of a run counts"
+    if (frame["measured_s"] == frame["span_s"]).all():
+        return f"{runs}; whole runs count, for too few requests end while others come"
     rule = "by MSER-5" if warmup.rule == "auto" else "as asked for"
     longest = frame["warmup_s"].max()
     return (

@@ -12,9 +12,12 @@ import pytest
 from sim.errors import UserError
 from sim.plan.evaluate import RATIO, Evaluation, Evaluator, Verdict
 from sim.plan.goals import find_goal, with_replications
+from sim.plan.neighbours import neighbours
 from sim.plan.plan import make_plan
+from sim.plan.prices import parse_prices, price_of
 from sim.plan.search import find_boundary
 from sim.plan.slo import Promises, Slo, parse_slos, seconds
+from sim.scenario.deployed import build_config
 from sim.steady import Warmup
 from sim.sweep.store import Store
 
@@ -82,6 +85,32 @@ def test_ratios_by_hand():
     assert Promises(parse_slos("ttft_p99<0.75s")).kept(loaded, None) == pytest.approx(0.6)
 
 
+def test_a_request_that_is_not_served_breaks_multiples_too():
+    """Refused loaded and alone: two of three."""
+    loaded = {"ttft": np.array([1.0, math.inf, math.inf])}
+    alone = {"ttft": np.array([0.5, 0.5, math.inf])}
+    (ratio,) = Promises(parse_slos("ttft<5x"), 0.5).ratios(loaded, alone).values()
+    assert ratio == pytest.approx((2 / 3) / 0.5)
+    assert Promises(parse_slos("ttft<5x")).kept(loaded, alone) == pytest.approx(1 / 3)
+    with pytest.raises(UserError, match="alone nobody queues"):
+        parse_slos("queueing<2x")
+
+
+def test_the_promise_that_most_requests_break_is_known():
+    loaded = {"ttft": np.array([1.0, 2, 3, 4]), "tpot": np.array([0.1, 0.1, 0.2, math.nan])}
+    promises = Promises(parse_slos("ttft<10s,tpot<150ms,ttft_p50<1s"))
+    assert promises.broken(loaded, None) == {
+        "ttft<10s": pytest.approx(0),
+        "tpot<0.15s": pytest.approx(0.25),
+    }
+
+
+@pytest.mark.parametrize("attainment", [0, 1, 90])
+def test_an_attainment_is_a_share(attainment):
+    with pytest.raises(UserError, match=f"attainment: got {attainment}, expected a share"):
+        Promises(parse_slos("ttft<1s"), attainment)
+
+
 # --- the search ---
 
 
@@ -106,7 +135,11 @@ def test_the_boundary_is_the_one_of_all_places(seed):
         asked.append(place)
         return judged(place, kept, broken)
 
-    found = find_boundary(judge, num, rng.randint(-5, num + 5), rng.randint(1, 40))
+    def glance(place: int) -> tuple[Verdict, Evaluation]:
+        """Wrong now and then."""
+        return judged(place, kept + rng.randint(-3, 3), broken + rng.randint(-3, 3))
+
+    found = find_boundary(glance, judge, num, rng.randint(-5, num + 5), rng.randint(1, 40))
     assert found.kept == (kept if kept >= 0 else None)
     assert found.broken == (broken if broken < num else None)
     assert len(asked) == len(set(asked)) <= 45
@@ -148,7 +181,7 @@ def planned(scenario, slo, tmp_path, find="rate", **settings):
     evaluator = Evaluator(
         "default", Promises(parse_slos(slo)), Store(tmp_path), Warmup.parse("auto"), **settings
     )
-    return make_plan(scenario, find_goal(scenario, find), evaluator)
+    return make_plan(scenario, find_goal(scenario, find, "default"), evaluator)
 
 
 @pytest.mark.slow
@@ -255,7 +288,10 @@ def test_json_has_what_is_printed(kvsim):
     found = json.loads(done.stdout)
     assert found["best"]["find"] == "rate"
     assert 40 < found["best"]["answer"] < found["best"]["broken_at"] < 70
-    assert {one["setting"] for one in found["neighbours"]} > {"the answer", "block_size: 32"}
+    assert {one["setting"] for one in found["neighbours"]} > {
+        "the answer",
+        "block_size: 32, num_blocks: 256",
+    }
     assert found["vllm"].startswith("vllm serve ")
 
 
@@ -292,7 +328,7 @@ def test_alternatives_are_compared(kvsim):
             ),
             "got windows, expected one of constant, poisson",
         ),
-        ((*SLO, "--set", "systems={a: {}, b: {}}"), "--system: got None, expected one of a, b"),
+        ((*SLO, "--set", "systems={a: {}, b: {}}"), "system: got None, expected one of a, b"),
         ((*SLO, "--attainment", "2"), "--attainment: got '2', expected a share"),
     ],
 )
@@ -321,6 +357,42 @@ def test_load_that_still_rises_is_a_doubt(new_scenario, tmp_path):
     assert doubt.startswith("the load still rises, by ")
     steady = queue(new_scenario, 1)
     assert planned(steady, "e2e_mean<9s", tmp_path, find="num_blocks").doubts == []
+
+
+def test_settings_of_a_system_win_over_those_of_all(new_scenario):
+    """What is found and what is varied is what the system runs with."""
+    systems = {"a.b": {"num_blocks": 100, "max_num_batched_tokens": 512}}
+    scenario = new_scenario(systems=systems)
+    goal = find_goal(scenario, "num_blocks", "a.b")
+    assert build_config(goal.apply(7), "a.b").num_blocks == 7
+    around = neighbours(scenario, "a.b")
+    found = build_config(around["max_num_batched_tokens: 256"], "a.b")
+    assert found.max_num_batched_tokens == 256
+    larger = build_config(around["block_size: 32, num_blocks: 50"], "a.b")
+    assert larger.num_slots == build_config(scenario, "a.b").num_slots
+
+
+def test_rate_of_a_trace_is_that_of_all_of_it(new_scenario, tmp_path):
+    """Not of what a seed draws of it, nor of the first requests: 600 in 599 s."""
+    path = tmp_path / "t.csv"
+    rows = "\n".join(f"{i},8,4" for i in range(601))
+    path.write_text(f"arrival_s,prompt_tokens,output_tokens\n{rows}\n")
+    trace = new_scenario(workload={"trace": str(path), "requests": 50})
+    for seed in (1, 2):
+        scenario = with_replications(trace.model_copy(update={"seed": seed}))
+        assert scenario.workload.shape.bootstrap_s == 10
+        goal = find_goal(scenario, "rate", "default")
+        assert goal.apply(2.0).workload.shape.rate_scale == pytest.approx(2)
+        assert goal.unit == "requests/s"
+
+
+def test_prices_are_of_gpus_there_are():
+    prices = parse_prices("h100-80gb=3, a100-80gb=1.5")
+    assert (price_of(prices, "h100-80gb"), price_of(prices, "l4")) == (3, None)
+    assert price_of(parse_prices("2"), "l4") == 2
+    for text in ("h100=3", "a100-80gb=much", "-1"):
+        with pytest.raises(UserError, match="got"):
+            parse_prices(text)
 
 
 def test_traces_are_replicated_by_their_stretches(new_scenario, tmp_path):

@@ -261,7 +261,7 @@ def test_interval_of_replications_covers_the_truth_as_often_as_it_says(new_scena
 SLO = ("--slo", "ttft_p99<1s,tpot_p99<50ms")
 FAST = (  # two at a time, 40 ms each: at most 50 a second
     *("--set", "workload.arrivals={poisson: {rate: 20}}", "--set", "workload.requests=300"),
-    *("--set", "engine.max_num_seqs=2"),
+    *("--set", "engine.max_num_seqs=2", "--seeds", "3", "--most-seeds", "5"),
 )
 
 
@@ -283,6 +283,7 @@ def test_answer_flags_and_files(kvsim):
     assert run.returncode == 0, run.stderr
 
 
+@pytest.mark.slow
 def test_json_has_what_is_printed(kvsim):
     done = kvsim("plan", "small.yaml", *SLO, *FAST, "--json", "--quiet")
     found = json.loads(done.stdout)
@@ -316,9 +317,10 @@ def test_alternatives_are_compared(kvsim):
         (("--slo", "ttft_p99<1ms"), "no rate keeps ttft_p99<0.001s: even at 0.0001 requests/s it"),
         ((*SLO, "--find", "concurrency"), "expected a closed_loop to find a concurrency"),
         ((*SLO, "--rate", "3"), "--rate: got one with --find rate, expected none"),
-        (
+        pytest.param(
             (*SLO, "--find", "num_blocks", "--rate", "1e5", "--set", "workload.requests=4000"),
             "no num_blocks keeps ttft_p99<1s: even at ",
+            marks=pytest.mark.slow,
         ),
         (
             (
@@ -339,10 +341,11 @@ def test_mistakes_and_what_cannot_be_are_one_line(kvsim, args, message):
     assert message in line
 
 
+@pytest.mark.slow
 def test_load_that_still_rises_is_a_doubt(new_scenario, tmp_path):
     """Sessions of ten turns, 2 s apart: they last longer than they take to come."""
     sessions = {"turns": 10, "think_time_s": 2}
-    rising = queue(new_scenario, 1, requests=2000, sessions=sessions)
+    rising = queue(new_scenario, 1, requests=1000, sessions=sessions)
     rising = new_scenario(
         **{
             **rising.model_dump(exclude_unset=True),
@@ -355,7 +358,7 @@ def test_load_that_still_rises_is_a_doubt(new_scenario, tmp_path):
     )
     (doubt,) = planned(rising, "e2e_mean<9s", tmp_path, find="num_blocks").doubts
     assert doubt.startswith("the load still rises, by ")
-    steady = queue(new_scenario, 1)
+    steady = queue(new_scenario, 1, requests=1000)
     assert planned(steady, "e2e_mean<9s", tmp_path, find="num_blocks").doubts == []
 
 

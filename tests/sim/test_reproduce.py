@@ -173,6 +173,7 @@ def test_command_prints_json(kvsim, published):
     assert paper["follows"][0]["expected"] == "below 1 s"
 
 
+@pytest.mark.slow
 def test_command_replaces_no_folder_but_an_earlier_reproduction(kvsim, published):
     (kvsim.folder / "pages").mkdir()
     (kvsim.folder / "pages" / "precious").write_text("x")

@@ -113,6 +113,7 @@ def test_what_cannot_be_twinned_is_one_line(write, text, parts):
     assert [part for part in parts if part not in line] == []
 
 
+@pytest.mark.slow
 def test_twin_prints_a_table_for_each_system(write, capsys):
     systems = "systems: {one: {}, two: {enable_prefix_caching: true}}\n"
     twin_scenario(write(TINY + systems), [], as_json=False, in_cpu_time=False)

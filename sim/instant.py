@@ -46,7 +46,7 @@ class Answers:
         if event is not None:
             event._ok, event._value = True, None  # as Event.succeed does it, but later
             self._env.schedule(event, ANSWERS)
-            self._last_ns = self._env.now  # type: ignore[assignment]  # whole
+            self._last_ns = self._env.now  # type: ignore[assignment]  # whole, as every delay is
 
     @property
     def are_given_now(self) -> bool:

@@ -324,4 +324,4 @@ def _rows(spells: list[_Spell], block_size: int) -> StepRows:
     start_ns = per_step(starts_ns) + before(duration_ns)
     # The counts of a spell are those of StepRows in number and order, which mypy cannot know.
     rows = (start_ns, duration_ns, *(per_step(count) for count in counts), usage)
-    return StepRows(*rows)  # type: ignore[arg-type]
+    return StepRows(*rows)  # type: ignore[arg-type]  # columns and usage, in its order

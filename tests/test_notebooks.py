@@ -23,8 +23,8 @@ def code_cells(path: Path) -> list[dict]:
 @pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=NAMES)
 def test_no_cell_fails(path: Path, tmp_path: Path):
-    pytest.importorskip("nbclient")  # of the extra `notebooks`
-    pytest.importorskip("ipykernel")
+    for name in ("nbclient", "ipykernel"):
+        pytest.importorskip(name, reason="the extra `notebooks` is not installed (make extras)")
     shutil.copytree(ROOT / "scenarios", tmp_path / "scenarios")
     shutil.copytree(ROOT / "notebooks", tmp_path / "notebooks")
     ran = subprocess.run(

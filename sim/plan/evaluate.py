@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_limits
 from sim.errors import UserError
 from sim.experiment import Job
 from sim.metrics import Row, half_width
-from sim.parallel import LOCAL, Backend, over_cores
+from sim.parallel import LOCAL, Backend
 from sim.plan.limits import slow_parts
 from sim.plan.slo import FloatArray, Promises, seconds
 from sim.records import Records
@@ -19,6 +19,7 @@ from sim.scenario import Scenario
 from sim.simulate import serve
 from sim.sources import build_workload
 from sim.steady import FEWEST_COUNTED, Warmup, measure, start_of, stop_of
+from sim.sweep.run import Runner
 from sim.sweep.store import Store, key_of
 from workloads import ClosedLoop
 
@@ -123,22 +124,15 @@ class Evaluator:
         return verdict, found
 
     def evaluate_all(self, scenarios: list[Scenario], num_seeds: int) -> list[Evaluation]:
-        """Each with so many seeds, the same of all. Raises as `evaluate` does."""
+        """Each with so many seeds, the same of all. Raises as `judge` does."""
         jobs = [
             Job(self.system, {}, scenario.model_copy(update={"seed": scenario.seed + i}))
             for scenario in scenarios
             for i in range(num_seeds)
         ]
         keys = [key_of(job, self.warmup, str(self.promises)) for job in jobs]
-        found = {key: row for key in keys if (row := self.store.get(key)) is not None}
-        missing = {key: job for key, job in zip(keys, jobs, strict=True) if key not in found}
-        names = list(missing)
-        work = partial(_row, self.warmup, self.promises)
-        for place, row in over_cores(work, list(missing.values()), self.backend):
-            self.store.put(names[place], row)
-            found[names[place]] = row
-            self.on_run()
-        rows = [found[key] for key in keys]
+        runner = Runner(self.store, self.warmup, self.backend, on_done=self.on_run)
+        rows = runner.rows(keys, jobs, partial(_row, self.warmup, self.promises))
         for name in self.promises.names:
             if any(np.isnan(float(row[RATIO + name] or 0)) for row in rows):
                 raise UserError(f"--slo: no request has anything to hold {name} against")

@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +20,6 @@ _FORM = re.compile(
     r"(?P<metric>[a-z0-9]+)(_(?P<statistic>mean|p\d{1,2}(\.\d+)?))?\s*<=?\s*"
     r"(?P<limit>\d+(\.\d*)?|\.\d+)\s*(?P<unit>s|ms|us|x)"
 )
-_NONE_KEPT = 1e-9  # as the share that must keep promises
 _EXAMPLE = "ttft_p99<1s,tpot_p99<50ms, or per request ttft<5x,tpot<80ms"
 
 
@@ -125,38 +125,50 @@ class Promises:
         self, loaded: dict[str, FloatArray], alone: dict[str, FloatArray] | None
     ) -> dict[str, float]:
         """How far each promise is used up: 1 is the limit. Of each request: broken by allowed."""
-        ratios: dict[str, float] = {}
-        keeps = np.ones(len(loaded["ttft"]), dtype=np.bool_)
-        for slo in self.slos:
-            values = loaded[slo.metric]
-            if slo.is_multiple:
-                assert alone is not None
-                values = _multiples(values, alone[slo.metric])
-            if slo.statistic is None:
-                keeps &= np.isnan(values) | (values <= slo.limit)
-            else:
-                ratios[str(slo)] = _statistic(slo, values) / slo.limit
-        if any(slo.statistic is None for slo in self.slos):
-            ratios[self.names[-1]] = float(1 - keeps.mean()) / (1 - self.attainment)
+        ratios = {
+            str(slo): _statistic(slo, _values(slo, loaded, alone)) / slo.limit
+            for slo in self.slos
+            if slo.statistic is not None
+        }
+        if each := self._of_each_request:
+            ratios[self.names[-1]] = 1 - _kept(each, loaded, alone)
+            ratios[self.names[-1]] /= 1 - self.attainment
         return ratios
+
+    @property
+    def _of_each_request(self) -> list[Slo]:
+        return [slo for slo in self.slos if slo.statistic is None]
 
     def broken(
         self, loaded: dict[str, FloatArray], alone: dict[str, FloatArray] | None
     ) -> dict[str, float]:
         """Of each promise of each request, the share of requests that break it."""
-        each = [slo for slo in self.slos if slo.statistic is None]
-        # As the only promise, and with room for all of its breaches, its ratio is that share.
-        return {
-            str(slo): next(iter(Promises((slo,), _NONE_KEPT).ratios(loaded, alone).values()))
-            * (1 - _NONE_KEPT)
-            for slo in each
-        }
+        return {str(slo): 1 - _kept([slo], loaded, alone) for slo in self._of_each_request}
 
     def kept(self, loaded: dict[str, FloatArray], alone: dict[str, FloatArray] | None) -> float:
         """The share of requests that keep every limit, whatever statistic it is meant of."""
-        each = tuple(Slo(slo.metric, None, slo.limit, slo.is_multiple) for slo in self.slos)
-        (used,) = Promises(each, _NONE_KEPT).ratios(loaded, alone).values()
-        return 1 - used * (1 - _NONE_KEPT)
+        return _kept(self.slos, loaded, alone)
+
+
+def _kept(
+    slos: Iterable[Slo], loaded: dict[str, FloatArray], alone: dict[str, FloatArray] | None
+) -> float:
+    """The share of requests that keep all of these limits."""
+    keeps = np.ones(len(loaded["ttft"]), dtype=np.bool_)
+    for slo in slos:
+        keeps &= ~(_values(slo, loaded, alone) > slo.limit)  # nan breaks nothing
+    return float(keeps.mean())
+
+
+def _values(
+    slo: Slo, loaded: dict[str, FloatArray], alone: dict[str, FloatArray] | None
+) -> FloatArray:
+    """What a promise is about, of each request: seconds, or multiples."""
+    values = loaded[slo.metric]
+    if slo.is_multiple:
+        assert alone is not None
+        values = _multiples(values, alone[slo.metric])
+    return values
 
 
 def _multiples(loaded: FloatArray, alone: FloatArray) -> FloatArray:

@@ -41,7 +41,7 @@ def choose_attention(shard: Shard, tensors: Tensors, timer: Timer) -> AttentionK
             (batch,) = pool.batches(point, 1)
             assert_equal(kernel.attend(batch), attend_densely(batch))
             # mypy does not infer the type of a lambda with a default.
-            timer.time_us([lambda batch=batch: kernel.attend(batch)])  # type: ignore[misc]
+            timer.time_us([lambda batch=batch: kernel.attend(batch)])  # type: ignore[misc]  # bound as a default
 
     loaders = [torch_sdpa]
     if tensors.device == "cuda":

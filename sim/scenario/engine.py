@@ -50,7 +50,7 @@ class EngineSettings(EngineConfig):
     """
 
     # The base has an int; here `auto` stands for one until the GPU is known.
-    num_blocks: NumBlocks = 512  # type: ignore[assignment]
+    num_blocks: NumBlocks = 512  # type: ignore[assignment]  # see above
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

@@ -44,6 +44,14 @@ class Runner:
         Raises UserError and WorkloadError for what a scenario names and cannot be had.
         """
         keys = [key_of(job, self.warmup) for job in jobs]
+        rows = self.rows(keys, jobs, partial(_measured, self.warmup))
+        return [Measured(job, row) for job, row in zip(jobs, rows, strict=True)]
+
+    def rows(self, keys: list[str], jobs: list[Job], work: Callable[[Job], Row]) -> list[Row]:
+        """What `work` makes of each job; it is kept under its key, and found there again.
+
+        Raises what `work` raises.
+        """
         found: dict[str, Row] = {}
         missing: dict[str, Job] = {}
         for key, job in zip(keys, jobs, strict=True):
@@ -53,13 +61,12 @@ class Runner:
             else:
                 found[key] = row
         self.on_planned(len(missing))
-        work = partial(_measured, self.warmup)
+        names = list(missing)
         for place, new in over_cores(work, list(missing.values()), self.backend):
-            key = list(missing)[place]
-            self.store.put(key, new)
-            found[key] = new
+            self.store.put(names[place], new)
+            found[names[place]] = new
             self.on_done()
-        return [Measured(job, found[key]) for job, key in zip(jobs, keys, strict=True)]
+        return [found[key] for key in keys]
 
     def run_until(
         self,

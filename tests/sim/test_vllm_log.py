@@ -272,7 +272,7 @@ def test_long_line_takes_no_long_time():
 
 
 def test_names_of_models_and_gpus():
-    cached = "/root/.cache/models--meta-llama--Llama-3.1-8B-Instruct/snapshots/0e9e39f2"
+    cached = "cache/hub/models--meta-llama--Llama-3.1-8B-Instruct/snapshots/0e9e39f2"
     assert find_model(cached) == "llama-3.1-8b"
     assert find_model("/models/own/", "Qwen/Qwen3-8B") == "qwen3-8b"
     assert find_model("/models/own") is None

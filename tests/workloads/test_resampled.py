@@ -136,7 +136,7 @@ def test_each_copies_the_one_before_it_if_rows_say_so() -> None:
     assert [workload.segments(i).token_ids(0, 60) for i in range(1, 4)] == [
         workload.segments(0).token_ids(0, 60)
     ] * 3
-    assert as_trace(workload).segments.of(3) == [(0, 60), (3, 40)]  # type: ignore[union-attr]
+    assert as_trace(workload).segments.of(3) == [(0, 60), (3, 40)]  # type: ignore[union-attr]  # it has some
 
 
 def test_requests_that_share_nothing_have_content_of_their_own() -> None:

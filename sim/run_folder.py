@@ -14,6 +14,7 @@ from sim.errors import UserError
 from sim.experiment import Result, keys_of
 from sim.fingerprint import code_digest, fingerprint, versions
 from sim.metrics import summarise, summarise_classes, summarise_replicas
+from sim.one_run import of_result
 from sim.scenario import Scenario
 from sim.scenario.file import dump_scenario, plain
 
@@ -79,7 +80,9 @@ def new_folder(folder: Path, *, replaces: bool = False) -> Iterator[Path]:
 
 def write_run(folder: Path, scenario: Scenario, results: list[Result]) -> None:
     """Write the tables and figures of a run into an empty folder."""
-    from sim.plots import draw_figures  # matplotlib, slow to import, and not to find a run again
+    from sim.plots.run_figures import (
+        draw_figures,
+    )  # matplotlib, slow to import, and not to find a run again
 
     (folder / "scenario.yaml").write_text(dump_scenario(scenario), "utf-8")
     about = {
@@ -98,7 +101,7 @@ def write_run(folder: Path, scenario: Scenario, results: list[Result]) -> None:
     for name in ("requests", "steps"):
         _write_records(folder / f"{name}.csv", name, results)
     (folder / "figures").mkdir()
-    draw_figures(folder / "figures", read_summary(folder), results)
+    draw_figures(folder / "figures", read_summary(folder), [of_result(r) for r in results])
 
 
 def is_finished(folder: Path) -> bool:

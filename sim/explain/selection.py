@@ -19,7 +19,7 @@ def select(
     """
     if not is_finished(folder):
         raise UserError(f"{folder}: is no folder, expected one that `kvsim run` has left")
-    requests = _read(folder, "requests")
+    requests = read_table(folder, "requests")
     missing = [name for name in (*TTFT_PARTS, *DECODE_PARTS) if name not in requests]
     if missing:
         raise UserError(
@@ -36,7 +36,7 @@ def select(
 
 def read_steps(folder: Path, run: dict[str, str]) -> pd.DataFrame:
     """The steps of a run."""
-    return of_run(_read(folder, "steps"), run)
+    return of_run(read_table(folder, "steps"), run)
 
 
 def of_run(rows: pd.DataFrame, run: dict[str, str]) -> pd.DataFrame:
@@ -47,7 +47,11 @@ def of_run(rows: pd.DataFrame, run: dict[str, str]) -> pd.DataFrame:
     return rows[is_of]
 
 
-def _read(folder: Path, name: str) -> pd.DataFrame:
+def read_table(folder: Path, name: str) -> pd.DataFrame:
+    """The table `requests` or `steps` of a run folder, with what tells runs apart as strings.
+
+    Raises UserError where it cannot be read.
+    """
     path = folder / f"{name}.csv"
     try:
         columns = list(pd.read_csv(path, nrows=0))
@@ -65,18 +69,24 @@ def _read(folder: Path, name: str) -> pd.DataFrame:
 def _wanted(
     system: str | None, seed: int | None, at: list[str], runs: pd.DataFrame
 ) -> dict[str, str]:
-    wanted = {}
-    for text in at:
-        key, equals, value = text.partition("=")
-        if not equals or key not in runs or key in ("system", "seed"):
-            swept = ", ".join(key for key in map(str, runs) if key not in ("system", "seed"))
-            raise UserError(f"--at: got {text!r}, expected KEY=VALUE of {swept or 'a sweep'}")
-        wanted[key] = value
+    wanted = parse_at(at, [key for key in map(str, runs) if key not in ("system", "seed")])
     if system is not None:
         wanted["system"] = system
     if seed is not None:
         wanted["seed"] = str(seed)
     return wanted
+
+
+def parse_at(at: list[str], swept: list[str]) -> dict[str, str]:
+    """Values of swept keys, from KEY=VALUE each. Raises UserError for any other key."""
+    values = {}
+    for text in at:
+        key, equals, value = text.partition("=")
+        if not equals or key not in swept:
+            expected = ", ".join(swept) or "a sweep"
+            raise UserError(f"--at: got {text!r}, expected KEY=VALUE of {expected}")
+        values[key] = value
+    return values
 
 
 def _is_meant(runs: pd.DataFrame, wanted: dict[str, str], folder: Path) -> pd.Series:

@@ -5,7 +5,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from sim.plan.plan import Plan
-from sim.plots.style import SMALL, SYSTEM_COLOURS, SYSTEM_MARKERS, tidy
+from sim.plots.colours import SYSTEM_COLOURS
+from sim.plots.style import SMALL, SYSTEM_MARKERS, tidy
 
 _LOGARITHMIC = 10  # the highest by the lowest value
 _HIGHEST = 3.0  # of the limit: beyond, a promise is broken however far

@@ -6,20 +6,18 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from sim.experiment import Result
 from sim.metrics import half_width_95
+from sim.one_run import OneRun, point_in_words, words
+from sim.plots.colours import SYSTEM_COLOURS
 from sim.plots.style import (
     SECONDS,
     SMALL,
-    SYSTEM_COLOURS,
     SYSTEM_DASHES,
     SYSTEM_MARKERS,
     label_seconds,
     legend,
     note_runs,
-    point_in_words,
     tidy,
-    words,
 )
 
 _MOST_TICKS = 10  # more values than this get ticks of their own choosing
@@ -97,19 +95,17 @@ def _set_swept_axis(axes: Axes, summary: pd.DataFrame, key: str) -> None:
     axes.set_xlabel(words(key))
 
 
-def latency_distribution(results: list[Result]) -> Figure:
-    """TTFT and end-to-end latency over the requests, a line for each system."""
+def latency_distribution(runs: list[OneRun]) -> Figure:
+    """TTFT and end-to-end latency over the requests, a line for each run, each serving some."""
     figure = Figure(figsize=(10, 4.2), layout="constrained")
     panels = {"first_token_ns": "Time to first token", "finished_ns": "End-to-end latency"}
     for axes, (column, title) in zip(figure.subplots(1, 2), panels.items(), strict=True):
-        for number, result in enumerate(results):
-            finished = result.records.requests.dropna(subset="finished_ns")
-            if finished.empty:
-                continue
+        for number, run in enumerate(runs):
+            finished = run.requests.dropna(subset="finished_ns")
             seconds = (finished[column] - finished["arrival_ns"]).to_numpy(np.float64) / 1e9
             axes.ecdf(
                 seconds,
-                label=result.job.system,
+                label=run.system,
                 color=SYSTEM_COLOURS[number % len(SYSTEM_COLOURS)],
                 linestyle=SYSTEM_DASHES[number // len(SYSTEM_COLOURS) % len(SYSTEM_DASHES)],
             )
@@ -118,7 +114,7 @@ def latency_distribution(results: list[Result]) -> Figure:
         axes.set_title(title, loc="left")
         axes.set_ylabel("share of requests")
         tidy(axes)
-    if len(results) > 1:
+    if len(runs) > 1:
         legend(figure)
-    figure.supxlabel(point_in_words(results[0]), x=0.99, ha="right", **SMALL)
+    figure.supxlabel(point_in_words(runs[0]), x=0.99, ha="right", **SMALL)
     return figure

@@ -3,7 +3,8 @@
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator, PercentFormatter
 
-from sim.plots.style import SMALL, SYSTEM_COLOURS, SYSTEM_MARKERS, tidy
+from sim.plots.colours import SYSTEM_COLOURS
+from sim.plots.style import SMALL, SYSTEM_MARKERS, tidy
 from sim.trace.describe import Sharing
 
 _TITLES = {"lru": "LRU", "lfu": "LFU", "optimum": "optimum (knows what comes)"}

@@ -1,5 +1,6 @@
-"""What all figures have in common: colours, axes, legends, and how they are written."""
+"""What all figures have in common: axes, legends, and how they are written."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,9 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from sim.experiment import Result
-
-# Okabe and Ito, "Color Universal Design", 2008: distinct under colour blindness and in grey.
-SYSTEM_COLOURS = ("#E69F00", "#0072B2", "#009E73", "#CC79A7", "#D55E00", "#56B4E9")
 SYSTEM_MARKERS = "osD^vPX"  # one more than colours: 42 systems before a pair repeats
 SYSTEM_DASHES = ("-", "--", ":", "-.")  # of lines without markers, by turns through the colours
+_MOST_IN_A_COLUMN = 4
 SMALL: dict[str, Any] = {"fontsize": "small", "color": "#555555"}
 SECONDS = FuncFormatter(lambda s, _: f"{s:g} s" if s >= 1 else f"{s * 1000:g} ms")
 
@@ -58,16 +56,44 @@ def text_colour(background: str) -> str:
     return "white" if 0.299 * red + 0.587 * green + 0.114 * blue < 0.55 else "black"
 
 
-def words(key: str) -> str:
-    """The name of a setting, without where it belongs."""
-    return key.rpartition(".")[2].replace("_", " ")
+def panels(
+    systems: list[str], row_inches: float, x_label: str, *, shares_y: bool
+) -> tuple[Figure, list[Axes]]:
+    """A panel for each system, in one column or, where there are many, two."""
+    num_columns = 1 if len(systems) <= _MOST_IN_A_COLUMN else 2
+    num_rows = math.ceil(len(systems) / num_columns)
+    size = (4 + 4 * num_columns, 1.3 + row_inches * num_rows)
+    figure = Figure(figsize=size, layout="constrained")
+    grid = figure.subplots(num_rows, num_columns, sharex=True, sharey=shares_y, squeeze=False)
+    shown, left_over = grid.flat[: len(systems)], grid.flat[len(systems) :]
+    for axes in left_over:
+        axes.remove()
+    for axes, system in zip(shown, systems, strict=True):
+        axes.set_title(system, loc="left", fontsize="medium")
+        for side in ("top", "right"):
+            axes.spines[side].set_visible(False)
+    for axes in shown[-num_columns:]:
+        axes.set_xlabel(x_label)
+        axes.tick_params(labelbottom=True)
+    return figure, list(shown)
 
 
-def point_in_words(result: Result, num_seeds: int = 1) -> str:
-    """The point of the sweep that a result is of, and its seed, or over how many a mean is."""
-    labels = [f"{words(key)} {value}" for key, value in result.job.labels.items()]
-    seed = f"seed {result.job.scenario.seed}" if num_seeds == 1 else f"mean of {num_seeds} runs"
-    return ", ".join([*labels, seed])
+def legend_below(figure: Figure, most_columns: int = 9) -> None:
+    """What is in any of the panels, each once."""
+    handles = {
+        label: handle
+        for axes in figure.axes
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    num_columns = min(len(handles), most_columns)
+    figure.legend(
+        handles.values(), handles, frameon=False, loc="outside lower center", ncols=num_columns
+    )
+
+
+def title(figure: Figure, text: str) -> None:
+    """At the top left, over all panels."""
+    figure.suptitle(text, x=0.01, ha="left", fontsize="large")
 
 
 def note_runs(figure: Figure, summary: pd.DataFrame) -> None:

@@ -8,7 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import Formatter, FuncFormatter, LogLocator, NullLocator
 
-from sim.plots.style import SECONDS, SYSTEM_COLOURS, SYSTEM_MARKERS, tidy, words
+from sim.one_run import words
+from sim.plots.colours import SYSTEM_COLOURS
+from sim.plots.style import SECONDS, SYSTEM_MARKERS, tidy
 from sim.reproduce.capacities import Capacities, Capacity
 from sim.reproduce.checks import Below
 from sim.reproduce.paper import Paper, Series

@@ -11,16 +11,16 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
 from sim.metrics import half_width_95
+from sim.one_run import words
+from sim.plots.colours import SYSTEM_COLOURS
 from sim.plots.lines import latency, throughput
 from sim.plots.style import (
     SECONDS,
-    SYSTEM_COLOURS,
     SYSTEM_MARKERS,
     label_seconds,
     note_runs,
     save,
     tidy,
-    words,
 )
 from sim.tables import number
 from sim.whole_file import whole_file

@@ -9,7 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from sim.plots.style import SECONDS, SYSTEM_COLOURS, SYSTEM_MARKERS, save
+from sim.plots.colours import SYSTEM_COLOURS
+from sim.plots.style import SECONDS, SYSTEM_MARKERS, save
 from sim.validation.score import Scored
 
 _PANELS = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E", "span": "batch latency"}

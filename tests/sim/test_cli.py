@@ -315,7 +315,7 @@ main()
     [
         "sim.simulate.build_workload",
         "sim.run_folder.summarise",
-        "sim.plots.draw_figures",
+        "sim.plots.run_figures.draw_figures",
     ],
 )
 def test_interrupted_run_leaves_nothing(kvsim, name):

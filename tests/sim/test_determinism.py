@@ -76,6 +76,7 @@ def test_a_run_leaves_what_is_documented(two_runs):
         "figures/kv_memory.png",
         "figures/kv_shares.png",
         "figures/latency.png",
+        "figures/latency_distribution.png",
         "figures/throughput.png",
         "requests.csv",
         "run.json",

@@ -1,7 +1,6 @@
 """`kvsim explain`: what it says of a run and of one request, and of mistakes."""
 
 import json
-from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -10,6 +9,7 @@ from sim.attribution import DECODE_PARTS, TTFT_PARTS
 from sim.explain.bands import Band, band, verdict
 from sim.explain.timeline import timeline
 from sim.explain.words import WORDS
+from sim.one_run import OneRun
 from sim.plots.attribution import attribution
 
 # Steps of 10 ms. The second request of each pair finds no slot, or no blocks, for 190 ms.
@@ -208,9 +208,7 @@ def test_every_part_has_words():
 
 def test_figure_has_a_bar_for_each_band():
     """All, and 51, 11 and 2 of 100 requests; only the last waits, 50 s."""
-    records = SimpleNamespace(requests=hand_made_requests())
-    job = SimpleNamespace(system="a", labels={}, scenario=SimpleNamespace(seed=1))
-    figure = attribution([SimpleNamespace(job=job, records=records)])
+    figure = attribution([OneRun("a", {}, 1, hand_made_requests(), pd.DataFrame())])
     (axes,) = figure.axes
     widths = {
         bars.get_label(): [round(bar.get_width(), 2) for bar in bars] for bars in axes.containers

@@ -1,10 +1,9 @@
 """What the figures of a run show, against the numbers that they were drawn from."""
 
-from types import SimpleNamespace
-
 import pandas as pd
 
 from engine.kv_manager import KVUsage
+from sim.one_run import OneRun
 from sim.plots.memory import kv_shares
 
 
@@ -19,8 +18,8 @@ def test_bars_are_the_mean_shares_of_each_system_and_wide_parts_say_so():
             nothing | {"system": "a", "seed": 2, "cached_share": 0.97, "free_share": 0.03},
         ]
     )
-    result = SimpleNamespace(job=SimpleNamespace(labels={"workload.rate": 7}))
-    figure = kv_shares(rows, result)
+    nobody = pd.DataFrame()
+    figure = kv_shares(rows, OneRun("a", {"workload.rate": 7}, 1, nobody, nobody))
     (axes,) = figure.axes
     widths = {
         bars.get_label(): [round(bar.get_width(), 9) for bar in bars] for bars in axes.containers

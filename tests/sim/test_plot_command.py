@@ -89,7 +89,8 @@ def test_mistakes_are_one_line(kvsim_of_module, run_folder, args, line):
 
 def test_a_figure_that_a_run_does_not_have_says_what_it_needs(kvsim_of_module, run_folder):
     kvsim = kvsim_of_module
-    args = ("--quiet", "--set", "sweep={}", "--set", "systems={plain: {}}", "--set", "replications=1")
+    settings = ("sweep={}", "systems={plain: {}}", "replications=1")
+    args = ("--quiet", *(word for setting in settings for word in ("--set", setting)))
     before = set(kvsim.left())
     assert kvsim("run", "seen.yaml", *args).returncode == 0
     (name,) = set(kvsim.left()) - before

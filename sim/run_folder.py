@@ -80,9 +80,8 @@ def new_folder(folder: Path, *, replaces: bool = False) -> Iterator[Path]:
 
 def write_run(folder: Path, scenario: Scenario, results: list[Result]) -> None:
     """Write the tables and figures of a run into an empty folder."""
-    from sim.plots.run_figures import (
-        draw_figures,
-    )  # matplotlib, slow to import, and not to find a run again
+    # matplotlib: slow to import, and a run that is found again needs none
+    from sim.plots.run_figures import draw_figures
 
     (folder / "scenario.yaml").write_text(dump_scenario(scenario), "utf-8")
     about = {

@@ -127,14 +127,20 @@ def _cells(rows: pd.DataFrame, columns: Columns) -> list[str]:
         values = rows[metric].dropna()
         cell = form(values.mean()) if len(values) else "-"
         half_width = half_width_95(values.to_numpy()) if metric == _WITH_INTERVAL else None
-        cells.append(cell if half_width is None else f"{cell} ± {_rounded_up(half_width, cell)}")
+        cells.append(cell if half_width is None else f"{cell} ± {rounded_up(half_width, cell)}")
     return cells
 
 
-def _rounded_up(half_width: float, cell: str) -> str:
+def rounded_up(half_width: float, cell: str) -> str:
     """The half-width of an interval with the decimals of the cell, never less than it is."""
     decimals = len(cell.partition(".")[2])
     return f"{math.ceil(half_width * 10**decimals) / 10**decimals:.{decimals}f}"
+
+
+def with_interval(mean: float, half_width: float | None) -> str:
+    """A mean, and how far the truth may be from it with the same decimals."""
+    cell = number(mean)
+    return cell if half_width is None else f"{cell} ± {rounded_up(half_width, cell)}"
 
 
 def print_table(table: Table) -> None:

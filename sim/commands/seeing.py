@@ -27,3 +27,19 @@ def plot(
     from sim.plots.command import plot as plot_run
 
     plot_run(run, figure, out, at or [])
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(help="Folder that `kvsim run` has left.")],
+    out: Annotated[
+        Path | None, typer.Option(help="File to write; report.html in the folder if not given.")
+    ] = None,
+) -> None:
+    """Write one HTML file that shows what was found: it needs no network and can be sent.
+
+    Example: kvsim report runs/chat-09cd4a8103
+    """
+    from sim.report.command import write_report
+
+    typer.echo(f"written to {write_report(folder, out)}", err=True)

@@ -1,0 +1,256 @@
+"""The interactive figures of a report, from the same tables as those of sim/plots."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from sim.attribution import TTFT_PARTS
+from sim.binned import binned, pool_shares
+from sim.explain.bands import band
+from sim.explain.words import WORDS
+from sim.metrics import half_width_95
+from sim.one_run import OneRun, words
+from sim.plots.colours import (
+    LEDGER_COLOURS,
+    PART_COLOURS,
+    PREFIX_COLOURS,
+    QUEUE_COLOURS,
+    SYSTEM_COLOURS,
+)
+from sim.plots.prefix_cache import LABELS, prefix_shares
+from sim.report.panels import Trace, panels, rounded
+
+Figure = dict[str, Any]
+
+_DASHES = {50: "solid", 90: "dash", 99: "dot"}
+_SYMBOLS = ("circle", "square", "diamond", "triangle-down", "triangle-up", "pentagon", "x")
+_MOST_POINTS = 400  # of a distribution
+_WIDE = 8  # highest by lowest value from which an axis is logarithmic
+_TIME = {"title": {"text": "simulated time (s)"}, "hoverformat": ".4g"}
+_BANDS = {0: "all", 90: "p90 and above", 99: "p99 and above"}
+_FAINT = "rgba(128,128,128,0.18)"  # on light ground and dark
+_BAR_PX = 42
+_LEAST_LABELLED_PERCENT = 4  # narrower ones have no room for a number
+_TICKS_S = [base * 10.0**power for power in range(-5, 6) for base in (1, 3)]
+
+
+def colours(systems: list[str]) -> dict[str, str]:
+    """Of each system one, as in all figures."""
+    return {
+        system: SYSTEM_COLOURS[number % len(SYSTEM_COLOURS)]
+        for number, system in enumerate(systems)
+    }
+
+
+class _Line(NamedTuple):
+    """A metric of the summary as a line. scale: of its values, to the unit."""
+
+    metric: str
+    what: str = ""
+    unit: str = ""
+    scale: float = 1
+    dash: str = "solid"
+
+
+def throughput(summary: pd.DataFrame, key: str) -> Figure:
+    """Output tokens per second against what was swept, with intervals."""
+    traces = _lines(summary, key, _Line("output_tokens_per_s"))
+    y_axis = {"title": {"text": "output tokens per second"}, "rangemode": "tozero"}
+    return panels(["Throughput"], [traces], _swept_axis(summary, key), [y_axis], row_px=340)
+
+
+def latency(summary: pd.DataFrame, key: str) -> Figure:
+    """TTFT and TPOT against what was swept: three percentiles."""
+    of_panels = [
+        [_Line(f"ttft_p{p}_s", f" p{p}", " s", 1, dash) for p, dash in _DASHES.items()],
+        [_Line(f"tpot_p{p}_s", f" p{p}", " ms", 1000, dash) for p, dash in _DASHES.items()],
+    ]
+    traces = [
+        [trace for line in lines for trace in _lines(summary, key, line)] for lines in of_panels
+    ]
+    titles = ["Time to first token", "Time per output token"]
+    y_axes = [_LOG_SECONDS, _MILLISECONDS]
+    return panels(titles, traces, _swept_axis(summary, key), y_axes, row_px=270)
+
+
+def _lines(summary: pd.DataFrame, key: str, line: _Line) -> list[Trace]:
+    """Means over the seeds with intervals, a line for each system."""
+    traces = []
+    colour_of = colours(list(summary["system"].unique()))
+    for number, (system, rows) in enumerate(summary.groupby("system", sort=False)):
+        groups = (line.scale * rows[line.metric]).groupby(rows[key], dropna=False)
+        half_widths = groups.apply(lambda values: half_width_95(values.dropna().to_numpy(float)))
+        trace: Trace = {
+            "type": "scatter",
+            "mode": "lines+markers",
+            "name": str(system),
+            "x": rounded(groups.mean().index),
+            "y": rounded(groups.mean()),
+            "line": {"color": colour_of[str(system)], "dash": line.dash},
+            "marker": {"symbol": _SYMBOLS[number % len(_SYMBOLS)], "size": 7},
+            "hovertemplate": f"{system}{line.what} %{{y:.4g}}{line.unit}<extra></extra>",
+        }
+        if half_widths.notna().any():
+            trace["error_y"] = {"type": "data", "array": rounded(half_widths), "thickness": 1.2}
+        traces.append(trace)
+    return traces
+
+
+def _swept_axis(summary: pd.DataFrame, key: str) -> dict[str, Any]:
+    values = sorted(summary[key].unique())
+    axis: dict[str, Any] = {"title": {"text": words(key)}, "tickvals": rounded(values)}
+    if values[0] > 0 and values[-1] / values[0] >= _WIDE:
+        axis["type"] = "log"
+    return axis
+
+
+# Of times: every tick with its unit.
+_LOG_SECONDS: dict[str, Any] = {
+    "type": "log",
+    "tickvals": _TICKS_S,
+    "ticktext": [f"{s:g} s" if s >= 1 else f"{s * 1000:g} ms" for s in _TICKS_S],
+}
+_MILLISECONDS: dict[str, Any] = {"rangemode": "tozero", "ticksuffix": " ms"}
+
+
+def distributions(runs: list[OneRun]) -> Figure:
+    """TTFT and end-to-end latency by the share of requests that take no longer."""
+    ends = {"first_token_ns": "Time to first token", "finished_ns": "End-to-end latency"}
+    colour_of = colours([run.system for run in runs])
+    percents = np.linspace(0, 100, _MOST_POINTS + 1)
+    traces = []
+    for stamp in ends:
+        of_panel = []
+        for run in runs:
+            served = run.requests.dropna(subset="finished_ns")
+            times_s = (served[stamp] - served["arrival_ns"]).to_numpy(np.float64) / 1e9
+            of_panel.append(
+                {
+                    "type": "scatter",
+                    "mode": "lines",
+                    "name": run.system,
+                    "x": rounded(percents),
+                    "y": rounded(np.percentile(times_s, percents, method="inverted_cdf")),
+                    "line": {"color": colour_of[run.system], "shape": "hv"},
+                    "hovertemplate": f"{run.system} %{{y:.3g}} s<extra></extra>",
+                }
+            )
+        traces.append(of_panel)
+    x_axis = {"title": {"text": "% of requests that take no longer"}, "range": [0, 100]}
+    y_axes = [_LOG_SECONDS] * 2
+    return panels(list(ends.values()), traces, x_axis, y_axes, row_px=250)
+
+
+def ledger(runs: list[OneRun]) -> Figure:
+    """The shares of the pool over time, stacked, a panel for each run."""
+    traces = []
+    filled = LEDGER_COLOURS | {"free": _FAINT}
+    for run in runs:
+        used = [name for name in LEDGER_COLOURS if run.steps[name].any()]
+        edges_s, shares = pool_shares(run.steps, used)
+        traces.append(
+            [
+                {
+                    "type": "scatter",
+                    "mode": "lines",
+                    "name": name.replace("_", "-"),
+                    "legendrank": [*LEDGER_COLOURS].index(name),
+                    "stackgroup": "pool",
+                    "x": rounded(edges_s[:-1]),
+                    "y": rounded(100 * values),
+                    "line": {"width": 0, "shape": "hv", "color": filled[name]},
+                    "fillcolor": filled[name],
+                    "hovertemplate": f"{name.replace('_', '-')} %{{y:.1f}} %<extra></extra>",
+                }
+                for name, values in zip(used, shares, strict=True)
+            ]
+        )
+    y_axis = {"title": {"text": "% of KV slots"}, "range": [0, 100]}
+    return panels([run.system for run in runs], traces, _TIME, [y_axis] * len(runs))
+
+
+def queues(runs: list[OneRun]) -> Figure:
+    """Sequences that run and that wait over time, a panel for each run."""
+    traces = []
+    for run in runs:
+        edges_s, means = binned(run.steps, list(QUEUE_COLOURS))
+        traces.append(
+            [
+                {
+                    "type": "scatter",
+                    "mode": "lines",
+                    "name": name,
+                    "x": rounded(edges_s[:-1]),
+                    "y": rounded(values),
+                    "line": {"shape": "hv", "color": colour, "width": 1.5},
+                    "hovertemplate": f"%{{y:.3g}} {name}<extra></extra>",
+                }
+                for (name, colour), values in zip(QUEUE_COLOURS.items(), means, strict=True)
+            ]
+        )
+    y_axis = {"title": {"text": "sequences"}, "rangemode": "tozero"}
+    return panels([run.system for run in runs], traces, _TIME, [y_axis] * len(runs), row_px=160)
+
+
+def prefix_cache(runs: list[OneRun]) -> Figure:
+    """What was found of prompts, and why not more, a bar for each run that has looked."""
+    shares = prefix_shares(runs)
+    names = list(shares.index)
+    bars = [
+        _bar(LABELS[name], colour, 100 * shares[name].to_numpy(), names)
+        for name, colour in PREFIX_COLOURS.items()
+        if shares[name].any()
+    ]
+    return _bars(["Prompt tokens looked for"], [bars], "% of prompt tokens", [names])
+
+
+def attribution(runs: list[OneRun]) -> Figure:
+    """What TTFT is made of, of all and of the slow requests, a panel for each run."""
+    traces, names = [], []
+    for run in runs:
+        bands = [band(run.requests, "ttft", percent) for percent in _BANDS]
+        of_run = [
+            f"{what}: {b.mean_s:.3g} s" for what, b in zip(_BANDS.values(), bands, strict=True)
+        ]
+        names.append(of_run)
+        traces.append(
+            [
+                _bar(
+                    WORDS[part].label,
+                    PART_COLOURS[part],
+                    np.array([100 * b.share(part) for b in bands]),
+                    of_run,
+                )
+                | {"legendrank": TTFT_PARTS.index(part)}
+                for part in TTFT_PARTS
+                if any(b.parts_s[part] for b in bands)
+            ]
+        )
+    return _bars([run.system for run in runs], traces, "% of TTFT", names)
+
+
+def _bar(label: str, colour: str, percents: Any, names: list[str]) -> Trace:
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": label,
+        "x": rounded(percents),
+        "y": names,
+        "marker": {"color": colour},
+        "text": [f"{p:.0f}" if p >= _LEAST_LABELLED_PERCENT else "" for p in percents],
+        "textposition": "inside",
+        "insidetextanchor": "middle",
+        "constraintext": "both",
+        "hovertemplate": f"{label} %{{x:.1f}} %<extra></extra>",
+    }
+
+
+def _bars(
+    titles: list[str], traces: list[list[Trace]], x_title: str, names: list[list[str]]
+) -> Figure:
+    x_axis = {"title": {"text": x_title}, "range": [0, 100]}
+    y_axes = [{"autorange": "reversed", "automargin": True, "type": "category"}] * len(titles)
+    figure = panels(titles, traces, x_axis, y_axes, row_px=40 + _BAR_PX * max(map(len, names)))
+    figure["layout"] |= {"barmode": "stack", "hovermode": "closest", "bargap": 0.25}
+    return figure

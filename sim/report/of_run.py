@@ -1,0 +1,144 @@
+"""The report of a run folder."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from sim.binned import NUM_BINS
+from sim.one_run import OneRun, point_in_words
+from sim.plots.command import read_shown
+from sim.plots.prefix_cache import has_looked
+from sim.plots.run_figures import Shown
+from sim.report import figures
+from sim.report.comparison import comparison
+from sim.report.page import Block, Cell, Code, Page, Plot, Section, Table, Words
+from sim.report.slowest import slowest
+from sim.report.verdict import sentences
+from sim.run_command import assumptions
+from sim.scenario import Scenario
+from sim.scenario.file import load_scenario
+
+_MOST_PANELS = 6  # of figures that have one for each system
+
+
+def page_of_run(folder: Path) -> Page:
+    """Raises UserError for a folder that is no run or in which nobody is served."""
+    shown = read_shown(folder, [])
+    about = json.loads((folder / "run.json").read_text("utf-8"))
+    scenario = load_scenario(folder / "scenario.yaml", [])
+    where = point_in_words(shown.runs[0])
+    return Page(
+        title=scenario.name,
+        about=f"{scenario.model} on {scenario.hardware}, {num_runs(shown)}, "
+        f"kvsim {about['versions']['kvsim']}",
+        verdict=sentences(shown.at_point, shown.runs),
+        sections=[
+            Section("Comparison", [comparison(shown.summary), Words(assumptions(scenario))]),
+            Section("Throughput and latency", _curves(shown)),
+            Section("Over time", _over_time(shown.runs), where),
+            Section("Slow requests", _slow(shown.runs), where),
+            *_skipped(about["notes"]),
+            Section("Settings", [settings(scenario), *yaml(folder)]),
+            Section("How to repeat it", repeat(folder, scenario, about)),
+        ],
+    )
+
+
+def num_runs(shown: Shown) -> str:
+    """In words."""
+    systems, seeds = shown.summary["system"].nunique(), shown.summary["seed"].nunique()
+    points = len(shown.summary) // (systems * seeds)
+    counts = [(systems, "system"), (points, "point"), (seeds, "seed")]
+    return ", ".join(f"{count} {what}{'s' * (count > 1)}" for count, what in counts)
+
+
+def _curves(shown: Shown) -> list[Block]:
+    plots: list[Block] = []
+    if shown.key:
+        about = "A click in the legend hides a system, a double click all others."
+        plots.append(Plot("throughput", figures.throughput(shown.summary, shown.key), about))
+        lines = "p50 solid, p90 dashed, p99 dotted; means over the seeds with 95 % intervals."
+        plots.append(Plot("latency", figures.latency(shown.summary, shown.key), lines))
+    about = f"{point_in_words(shown.runs[0])}, over all requests that were served."
+    return [*plots, Plot("distributions", figures.distributions(shown.runs), about)]
+
+
+def _over_time(runs: list[OneRun]) -> list[Block]:
+    shown = runs[:_MOST_PANELS]
+    about = f"Means over 1/{NUM_BINS} of the time."
+    if len(shown) < len(runs):
+        about += f" The first {len(shown)} systems of {len(runs)}; `kvsim plot` shows all."
+    blocks: list[Block] = [
+        Plot("ledger", figures.ledger(shown), f"The KV ledger. {about}"),
+        Plot("queues", figures.queues(shown), f"Queue lengths. {about}"),
+    ]
+    looked = [run for run in runs if has_looked(run)]
+    if looked:
+        words = "What the prefix cache found of the prompts, and why not more."
+        blocks.append(Plot("prefix", figures.prefix_cache(looked), words))
+    return blocks
+
+
+def _slow(runs: list[OneRun]) -> list[Block]:
+    about = "Where the time to first token went, of all requests and of the slow ones."
+    lines = "The slowest requests of each system; `kvsim explain` tells the life of one."
+    plot = Plot("attribution", figures.attribution(runs[:_MOST_PANELS]), about)
+    return [plot, Words([lines]), slowest(runs)]
+
+
+def _skipped(notes: list[str]) -> list[Section]:
+    if not notes:
+        return []
+    return [Section("What was skipped or changed", [Words(notes)])]
+
+
+def settings(scenario: Scenario) -> Table:
+    """The settings that matter most, and in what the systems differ."""
+    engine, workload, deployment = scenario.engine, scenario.workload, scenario.deployment
+    load = f"trace {Path(workload.trace).name}" if workload.trace else "drawn requests"
+    said = {
+        "model": scenario.model,
+        "hardware": f"{deployment.tensor_parallel_size} x {scenario.hardware} a replica",
+        "replicas": f"{scenario.replicas.count}, {scenario.replicas.router}",
+        "step times": scenario.latency.kind,
+        "pool": f"{engine.num_blocks} blocks of {engine.block_size} tokens",
+        "limits": f"{engine.max_num_seqs} sequences, {engine.max_num_batched_tokens} tokens a step",
+        "load": f"{f'{workload.requests:,} ' if workload.requests else ''}{load}",
+        **{name: _changed(scenario, name) for name in scenario.systems},
+    }
+    return Table(("setting", "value"), [[Cell(key), Cell(value)] for key, value in said.items()])
+
+
+def _changed(scenario: Scenario, system: str) -> str:
+    """In what a system differs from `engine`."""
+    base = asdict(scenario.engine)
+    own = scenario.engine_settings(system)
+    changed = [f"{key} {_plain(value)}" for key, value in own.items() if value != base[key]]
+    return ", ".join(changed) or "as the engine"
+
+
+def _plain(value: Any) -> str:
+    """As it is written in a scenario."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def yaml(folder: Path) -> list[Block]:
+    """All settings, as the file has them."""
+    text = (folder / "scenario.yaml").read_text("utf-8")
+    return [Code(text, "The whole scenario, defaults included")]
+
+
+def repeat(folder: Path, scenario: Scenario, about: dict[str, Any]) -> list[Block]:
+    """The command, and what else decides the result."""
+    versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
+    seeds = ", ".join(map(str, about["seeds"]))
+    return [
+        Code(f"kvsim run {folder / 'scenario.yaml'}"),
+        Words(
+            [
+                f"Seeds {seeds}. {versions}. Code {about['code'][:12]}.",
+                "The same scenario, seeds, input files and versions give the same bytes.",
+            ]
+        ),
+    ]

@@ -1,0 +1,108 @@
+"""What a run has shown, in sentences."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from sim.explain.bands import band, largest_parts, verdict
+from sim.explain.words import WORDS
+from sim.metrics import half_width_95
+from sim.one_run import OneRun, point_in_words
+from sim.sweep.paired import differences
+from sim.tables import rounded_up, with_interval
+
+_NAMES = {
+    "output_tokens_per_s": "output tokens/s",
+    "ttft_mean_s": "mean TTFT",
+    "tpot_mean_s": "mean TPOT",
+}
+_EQUAL = 0.02  # of the throughput: what systems that follow the load differ by at most
+_SLOW = 99  # percentile
+
+
+def sentences(at_point: pd.DataFrame, runs: list[OneRun]) -> list[str]:
+    """The best system and by how much, what limits each, and how sure that is.
+
+    at_point: rows of the summary at one point of the sweep, all seeds. runs: of each system there
+    the first run.
+    """
+    num_seeds = at_point["seed"].nunique()
+    where = point_in_words(runs[0], num_seeds)
+    lines = [_best(at_point, where) if len(runs) > 1 else _alone(at_point, where)]
+    lines += [_limit(run) for run in runs]
+    if len(runs) > 1:
+        lines += _differences(at_point)
+    if num_seeds == 1:
+        lines.append("One run each, so nothing tells how far another seed would differ.")
+    return lines
+
+
+def _means(rows: pd.DataFrame, metric: str) -> str:
+    scale, unit = (1, "output tokens/s") if metric == "output_tokens_per_s" else (1000, "ms")
+    values = scale * rows[metric].dropna().to_numpy(float)
+    return f"{with_interval(float(values.mean()), half_width_95(values))} {unit}"
+
+
+def _alone(rows: pd.DataFrame, where: str) -> str:
+    per_s, ttft = (_means(rows, name) for name in ("output_tokens_per_s", "ttft_mean_s"))
+    return f"{rows['system'].iloc[0]}, {where}: {per_s}, a first token after {ttft}."
+
+
+def _best(rows: pd.DataFrame, where: str) -> str:
+    """By throughput or, where that follows from the load, by the time to first token."""
+    per_s = rows.groupby("system", sort=False)["output_tokens_per_s"].mean()
+    is_equal = per_s.min() > (1 - _EQUAL) * per_s.max()
+    metric = "ttft_mean_s" if is_equal else "output_tokens_per_s"
+    means = rows.groupby("system", sort=False)[metric].mean().dropna()
+    ranked = list(means.sort_values(ascending=is_equal, kind="stable").index)
+    best, second = ranked[0], ranked[1] if len(ranked) > 1 else None
+    value = _means(rows[rows["system"] == best], metric)
+    what = f"the earliest first tokens, after {value}" if is_equal else f"the most, {value}"
+    even = ", where all keep up with the load" if is_equal else ""
+    return f"{best} gives {what} ({where}{even}){_lead(rows, metric, best, second)}."
+
+
+def _lead(rows: pd.DataFrame, metric: str, best: str, second: str | None) -> str:
+    """By how much it leads, and whether the runs tell that at all."""
+    if second is None:
+        return ""
+    pair = rows[rows["system"].isin([best, second])].copy()
+    pair["system"] = pd.Categorical(pair["system"], [second, best])
+    found = differences(pair.sort_values("system"), (metric,)).iloc[0]
+    share, width = _shares(found)
+    if width is not None and width >= abs(share):
+        return f"; the runs do not tell it from {second}"
+    return f", {_signed(share, width)} against {second}, the next best"
+
+
+def _shares(row: pd.Series) -> tuple[float, float | None]:
+    """A difference and its half-width as shares of the mean of the other."""
+    share = float(row["share"])
+    width = row["half_width"]
+    known = width is not None and not np.isnan(width) and row["difference"]
+    return share, abs(share * float(width) / float(row["difference"])) if known else None
+
+
+def _signed(share: float, width: float | None) -> str:
+    size = f"{abs(100 * share):.0f}"
+    interval = "" if width is None else f" ± {rounded_up(100 * width, size)}"
+    return f"{'-' if share < 0 else '+'}{size}{interval} %"
+
+
+def _limit(run: OneRun) -> str:
+    slow = band(run.requests, "ttft", _SLOW)
+    settings = "; or ".join(WORDS[part].settings for part in largest_parts(slow))
+    return f"What limits {run.system}: {verdict(slow, 'ttft')}. What bears on it: {settings}."
+
+
+def _differences(rows: pd.DataFrame) -> Iterator[str]:
+    first = rows["system"].iloc[0]
+    paired = differences(rows, tuple(_NAMES))
+    for system, of_system in paired.groupby("system", sort=False):
+        found = [
+            f"{_NAMES[row['metric']]} {_signed(*_shares(row))}"
+            for _, row in of_system.iterrows()
+            if row["share"] is not None and not np.isnan(row["share"])
+        ]
+        yield f"{system} against {first}, on the same requests: {', '.join(found)}."

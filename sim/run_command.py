@@ -36,8 +36,8 @@ def run_scenario(
     quiet: bool,
     output_format: str,
     stepwise: bool,
-) -> None:
-    """Run a scenario unless its results are there already, and print its summary.
+) -> Path:
+    """Run a scenario unless its results are there already; print its summary, return its folder.
 
     output_format: table, json or csv. Raises UserError and WorkloadError for mistakes of the user.
     """
@@ -61,6 +61,7 @@ def run_scenario(
         if len(notes) > _MOST_NOTES:
             print(f"and {len(notes) - _MOST_NOTES} more notes in run.json", file=sys.stderr)
         print(f"{'written to' if is_new else 'found in'} {folder}", file=sys.stderr)
+    return folder
 
 
 def _run(scenario: Scenario, *, quiet: bool, stepwise: bool) -> list[Result]:

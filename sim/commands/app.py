@@ -18,6 +18,11 @@ app = typer.Typer(
 )
 
 
+WithReport = Annotated[
+    bool, typer.Option("--report", help="Leave a report.html in the folder, too.")
+]
+
+
 class OutputFormat(StrEnum):
     """How results are printed."""
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sim.commands.app import OutputFormat, app
+from sim.commands.app import OutputFormat, WithReport, app
 
 
 class BackendName(StrEnum):
@@ -54,6 +54,7 @@ def sweep(
         OutputFormat, typer.Option("--format", help="How the results are printed.")
     ] = OutputFormat.TABLE,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar and no notes.")] = False,
+    report: WithReport = False,
 ) -> None:
     """Run a scenario at many points, several times each, over all cores or a cluster.
 
@@ -75,7 +76,11 @@ def sweep(
         output_format=output_format.value,
         quiet=quiet,
     )
-    sweep_scenario(scenario, settings or [], options)
+    folder = sweep_scenario(scenario, settings or [], options)
+    if report:
+        from sim.report.command import write_report
+
+        write_report(folder, quiet=quiet)
 
 
 class Find(StrEnum):

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sim.commands.app import OutputFormat, app
+from sim.commands.app import OutputFormat, WithReport, app
 
 
 class Batching(StrEnum):
@@ -36,6 +36,7 @@ def run(
     output_format: Annotated[
         OutputFormat, typer.Option("--format", help="What is printed.")
     ] = OutputFormat.TABLE,
+    report: WithReport = False,
 ) -> None:
     """Run every system of a scenario, print the comparison and leave a folder of results.
 
@@ -44,7 +45,7 @@ def run(
     from sim.run_command import run_scenario
 
     seed_override = [f"seed={seed}"] if seed is not None else []
-    run_scenario(
+    folder = run_scenario(
         scenario,
         [*(overrides or []), *seed_override],
         out,
@@ -52,6 +53,10 @@ def run(
         stepwise=stepwise,
         output_format=output_format.value,
     )
+    if report:
+        from sim.report.command import write_report
+
+        write_report(folder, quiet=quiet)
 
 
 @app.command()

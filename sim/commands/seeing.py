@@ -42,4 +42,4 @@ def report(
     """
     from sim.report.command import write_report
 
-    typer.echo(f"written to {write_report(folder, out)}", err=True)
+    write_report(folder, out)

@@ -70,7 +70,7 @@ def latency(summary: pd.DataFrame, key: str) -> Figure:
         [trace for line in lines for trace in _lines(summary, key, line)] for lines in of_panels
     ]
     titles = ["Time to first token", "Time per output token"]
-    y_axes = [_LOG_SECONDS, _MILLISECONDS]
+    y_axes = [LOG_SECONDS, MILLISECONDS]
     return panels(titles, traces, _swept_axis(summary, key), y_axes, row_px=270)
 
 
@@ -106,12 +106,12 @@ def _swept_axis(summary: pd.DataFrame, key: str) -> dict[str, Any]:
 
 
 # Of times: every tick with its unit.
-_LOG_SECONDS: dict[str, Any] = {
+LOG_SECONDS: dict[str, Any] = {
     "type": "log",
     "tickvals": _TICKS_S,
     "ticktext": [f"{s:g} s" if s >= 1 else f"{s * 1000:g} ms" for s in _TICKS_S],
 }
-_MILLISECONDS: dict[str, Any] = {"rangemode": "tozero", "ticksuffix": " ms"}
+MILLISECONDS: dict[str, Any] = {"rangemode": "tozero", "ticksuffix": " ms"}
 
 
 def distributions(runs: list[OneRun]) -> Figure:
@@ -138,7 +138,7 @@ def distributions(runs: list[OneRun]) -> Figure:
             )
         traces.append(of_panel)
     x_axis = {"title": {"text": "% of requests that take no longer"}, "range": [0, 100]}
-    y_axes = [_LOG_SECONDS] * 2
+    y_axes = [LOG_SECONDS] * 2
     return panels(list(ends.values()), traces, x_axis, y_axes, row_px=250)
 
 

@@ -1,9 +1,7 @@
 """The report of a run folder."""
 
 import json
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from sim.binned import NUM_BINS
 from sim.one_run import OneRun, point_in_words
@@ -11,12 +9,12 @@ from sim.plots.command import read_shown
 from sim.plots.prefix_cache import has_looked
 from sim.plots.run_figures import Shown
 from sim.report import figures
+from sim.report.about import ending
 from sim.report.comparison import comparison
-from sim.report.page import Block, Cell, Code, Page, Plot, Section, Table, Words
+from sim.report.page import Block, Page, Plot, Section, Words
 from sim.report.slowest import slowest
 from sim.report.verdict import sentences
 from sim.run_command import assumptions
-from sim.scenario import Scenario
 from sim.scenario.file import load_scenario
 
 _MOST_PANELS = 6  # of figures that have one for each system
@@ -39,8 +37,7 @@ def page_of_run(folder: Path) -> Page:
             Section("Over time", _over_time(shown.runs), where),
             Section("Slow requests", _slow(shown.runs), where),
             *_skipped(about["notes"]),
-            Section("Settings", [settings(scenario), *yaml(folder)]),
-            Section("How to repeat it", repeat(folder, scenario, about)),
+            *ending(folder, scenario, about, "run"),
         ],
     )
 
@@ -91,54 +88,3 @@ def _skipped(notes: list[str]) -> list[Section]:
     if not notes:
         return []
     return [Section("What was skipped or changed", [Words(notes)])]
-
-
-def settings(scenario: Scenario) -> Table:
-    """The settings that matter most, and in what the systems differ."""
-    engine, workload, deployment = scenario.engine, scenario.workload, scenario.deployment
-    load = f"trace {Path(workload.trace).name}" if workload.trace else "drawn requests"
-    said = {
-        "model": scenario.model,
-        "hardware": f"{deployment.tensor_parallel_size} x {scenario.hardware} a replica",
-        "replicas": f"{scenario.replicas.count}, {scenario.replicas.router}",
-        "step times": scenario.latency.kind,
-        "pool": f"{engine.num_blocks} blocks of {engine.block_size} tokens",
-        "limits": f"{engine.max_num_seqs} sequences, {engine.max_num_batched_tokens} tokens a step",
-        "load": f"{f'{workload.requests:,} ' if workload.requests else ''}{load}",
-        **{name: _changed(scenario, name) for name in scenario.systems},
-    }
-    return Table(("setting", "value"), [[Cell(key), Cell(value)] for key, value in said.items()])
-
-
-def _changed(scenario: Scenario, system: str) -> str:
-    """In what a system differs from `engine`."""
-    base = asdict(scenario.engine)
-    own = scenario.engine_settings(system)
-    changed = [f"{key} {_plain(value)}" for key, value in own.items() if value != base[key]]
-    return ", ".join(changed) or "as the engine"
-
-
-def _plain(value: Any) -> str:
-    """As it is written in a scenario."""
-    return value if isinstance(value, str) else json.dumps(value)
-
-
-def yaml(folder: Path) -> list[Block]:
-    """All settings, as the file has them."""
-    text = (folder / "scenario.yaml").read_text("utf-8")
-    return [Code(text, "The whole scenario, defaults included")]
-
-
-def repeat(folder: Path, scenario: Scenario, about: dict[str, Any]) -> list[Block]:
-    """The command, and what else decides the result."""
-    versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
-    seeds = ", ".join(map(str, about["seeds"]))
-    return [
-        Code(f"kvsim run {folder / 'scenario.yaml'}"),
-        Words(
-            [
-                f"Seeds {seeds}. {versions}. Code {about['code'][:12]}.",
-                "The same scenario, seeds, input files and versions give the same bytes.",
-            ]
-        ),
-    ]

@@ -32,7 +32,7 @@ def sentences(at_point: pd.DataFrame, runs: list[OneRun]) -> list[str]:
     lines = [_best(at_point, where) if len(runs) > 1 else _alone(at_point, where)]
     lines += [_limit(run) for run in runs]
     if len(runs) > 1:
-        lines += _differences(at_point)
+        lines += compared(at_point)
     if num_seeds == 1:
         lines.append("One run each, so nothing tells how far another seed would differ.")
     return lines
@@ -96,9 +96,13 @@ def _limit(run: OneRun) -> str:
     return f"What limits {run.system}: {verdict(slow, 'ttft')}. What bears on it: {settings}."
 
 
-def _differences(rows: pd.DataFrame) -> Iterator[str]:
-    first = rows["system"].iloc[0]
-    paired = differences(rows, tuple(_NAMES))
+def compared(rows: pd.DataFrame) -> Iterator[str]:
+    """Each system against the first, under the same seeds; of several points, their means."""
+    means = rows.groupby(["system", "seed"], sort=False)[[*_NAMES]].mean().reset_index()
+    first = means["system"].iloc[0]
+    paired = differences(means, tuple(_NAMES))
+    if paired.empty:
+        return
     for system, of_system in paired.groupby("system", sort=False):
         found = [
             f"{_NAMES[row['metric']]} {_signed(*_shares(row))}"

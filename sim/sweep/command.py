@@ -5,12 +5,14 @@ import sys
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from rich.table import Table
 
 from sim.errors import InterruptedRun, UserError
 from sim.experiment import Job
+from sim.fingerprint import code_digest, versions
 from sim.parallel import Backend
 from sim.progress import progress_bar
 from sim.run_command import assumptions
@@ -21,6 +23,7 @@ from sim.sweep.paired import differences
 from sim.sweep.points import load_swept, parse_share, plan_points
 from sim.sweep.run import Measured, Runner, as_frame
 from sim.sweep.store import Store
+from sim.sweep.table import ABOUT, TABLE
 from sim.tables import number, print_table, summary_tables
 from sim.whole_file import whole_file
 
@@ -41,8 +44,8 @@ class Options:
     quiet: bool
 
 
-def sweep_scenario(path: Path, settings: list[str], options: Options) -> None:
-    """Raises UserError and WorkloadError for mistakes of the user."""
+def sweep_scenario(path: Path, settings: list[str], options: Options) -> Path:
+    """Returns its folder. Raises UserError and WorkloadError for mistakes of the user."""
     scenario = load_swept(path, settings)
     warmup = Warmup.parse(options.warmup)
     precision = parse_share("--precision", options.precision) if options.precision else None
@@ -51,12 +54,20 @@ def sweep_scenario(path: Path, settings: list[str], options: Options) -> None:
     frame = as_frame(measured)
     if not frame["finished"].any():
         raise UserError("none of the requests is served at any point; `kvsim run` says why")
-    _write(folder, scenario, frame)
+    notes = [_of_window(frame, warmup), *assumptions(scenario)[1:]]
+    about = {
+        "versions": versions(),
+        "code": code_digest(),
+        "options": _options_said(frame, options),
+        "notes": notes,
+    }
+    _write(folder, scenario, frame, about)
     _print(frame, list(scenario.sweep), options.output_format)
     if not options.quiet:
-        for line in [_of_window(frame, warmup), *assumptions(scenario)[1:]]:
+        for line in notes:
             print(line, file=sys.stderr)
         print(f"written to {folder}", file=sys.stderr)
+    return folder
 
 
 def _measure(
@@ -98,12 +109,14 @@ def _measure(
             ) from None
 
 
-def _write(folder: Path, scenario: Scenario, frame: pd.DataFrame) -> None:
+def _write(folder: Path, scenario: Scenario, frame: pd.DataFrame, about: dict[str, Any]) -> None:
     """The table, the differences between systems, the scenario and figures, each file whole."""
     from sim.sweep import figures  # matplotlib, slow to import
 
-    with whole_file(folder / "table.csv") as path:
+    with whole_file(folder / TABLE) as path:
         frame.to_csv(path, index=False)
+    with whole_file(folder / ABOUT) as path:
+        path.write_text(json.dumps(about, indent=1) + "\n", "utf-8")
     if find_spec("pyarrow"):
         with whole_file(folder / "table.parquet") as path:
             frame.to_parquet(path, index=False)
@@ -115,6 +128,12 @@ def _write(folder: Path, scenario: Scenario, frame: pd.DataFrame) -> None:
     drawn = figures.draw(folder / "figures", frame)
     for old in set((folder / "figures").glob("[!.]*.png")) - set(drawn):
         old.unlink(missing_ok=True)
+
+
+def _options_said(frame: pd.DataFrame, options: Options) -> str:
+    """Which make the same table of the scenario that is left."""
+    sample = f"--sample {options.sample} " if options.sample else ""
+    return f"{sample}--seeds {frame['seed'].nunique()} --warmup {options.warmup}"
 
 
 def _print(frame: pd.DataFrame, keys: list[str], output_format: str) -> None:

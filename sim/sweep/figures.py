@@ -22,15 +22,12 @@ from sim.plots.style import (
     save,
     tidy,
 )
+from sim.sweep.table import SHOWN, swept_keys
 from sim.tables import number
 from sim.whole_file import whole_file
 
 FloatArray = npt.NDArray[np.float64]
 
-SHOWN = {  # metric -> what it is called
-    "output_tokens_per_s": "output tokens per second",
-    "ttft_p99_s": "time to first token, p99",
-}
 _MOST_LINES = 8
 _MOST_CELLS = 16  # of a heat map, in one direction
 _MOST_DECADES = 2  # of values, before colours and axes go by their logarithm
@@ -63,12 +60,6 @@ def _figures(frame: pd.DataFrame) -> Iterator[tuple[str, Figure]]:
             yield f"{_short(metric)}_lines", grouped_lines(frame, metric)
         elif keys:
             yield f"{_short(metric)}_by_key", by_key(frame, metric)
-
-
-def swept_keys(frame: pd.DataFrame) -> list[str]:
-    """The keys of which there is more than one value."""
-    keys = frame.columns[1 : frame.columns.get_loc("seed")]
-    return [key for key in keys if frame[key].nunique(dropna=False) > 1]
 
 
 def _short(metric: str) -> str:

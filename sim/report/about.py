@@ -1,0 +1,70 @@
+"""The sections that every report ends with: the settings, and how to repeat it."""
+
+import json
+import shlex
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from sim.report.page import Block, Cell, Code, Section, Table, Words
+from sim.scenario import Scenario
+
+
+def ending(folder: Path, scenario: Scenario, about: dict[str, Any], command: str) -> list[Section]:
+    """The last sections. about: versions and code. command: of kvsim, and its options."""
+    return [
+        Section("Settings", [_settings(scenario), *_yaml(folder)]),
+        Section("How to repeat it", _repeat(folder, scenario, about, command)),
+    ]
+
+
+def _settings(scenario: Scenario) -> Table:
+    """The settings that matter most, and in what the systems differ."""
+    engine, workload, deployment = scenario.engine, scenario.workload, scenario.deployment
+    load = f"trace {Path(workload.trace).name}" if workload.trace else "drawn requests"
+    said = {
+        "model": scenario.model,
+        "hardware": f"{deployment.tensor_parallel_size} x {scenario.hardware} a replica",
+        "replicas": f"{scenario.replicas.count}, {scenario.replicas.router}",
+        "step times": scenario.latency.kind,
+        "pool": f"{engine.num_blocks} blocks of {engine.block_size} tokens",
+        "limits": f"{engine.max_num_seqs} sequences, {engine.max_num_batched_tokens} tokens a step",
+        "load": f"{f'{workload.requests:,} ' if workload.requests else ''}{load}",
+        **{name: _changed(scenario, name) for name in scenario.systems},
+    }
+    return Table(("setting", "value"), [[Cell(key), Cell(value)] for key, value in said.items()])
+
+
+def _changed(scenario: Scenario, system: str) -> str:
+    """In what a system differs from `engine`."""
+    base = asdict(scenario.engine)
+    own = scenario.engine_settings(system)
+    changed = [f"{key} {_plain(value)}" for key, value in own.items() if value != base[key]]
+    return ", ".join(changed) or "as the engine"
+
+
+def _plain(value: Any) -> str:
+    """As it is written in a scenario."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _yaml(folder: Path) -> list[Block]:
+    """All settings, as the file has them."""
+    text = (folder / "scenario.yaml").read_text("utf-8")
+    return [Code(text, "The whole scenario, defaults included")]
+
+
+def _repeat(folder: Path, scenario: Scenario, about: dict[str, Any], command: str) -> list[Block]:
+    """The command, and what else decides the result."""
+    name, _, options = command.partition(" ")
+    path = shlex.quote(str(folder / "scenario.yaml"))
+    versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
+    return [
+        Code(f"kvsim {name} {path} {options}".rstrip()),
+        Words(
+            [
+                f"Seed {scenario.seed}. {versions}. Code {about['code'][:12]}.",
+                "The same scenario, seed, input files and versions give the same numbers.",
+            ]
+        ),
+    ]

@@ -1,0 +1,98 @@
+"""The interactive figures of a sweep over anything but one number."""
+
+import numpy as np
+import pandas as pd
+
+from sim.metrics import half_width_95
+from sim.one_run import words
+from sim.report.figures import LOG_SECONDS, Figure, colours
+from sim.report.panels import Trace, panels, rounded
+from sim.sweep.table import SHOWN, swept_keys
+from sim.tables import number
+
+_MOST_CELLS = 16  # of a heat map, in one direction, with a number in each
+_TIME_TICKS = {
+    "tickvals": rounded(np.log10(LOG_SECONDS["tickvals"])),
+    "ticktext": LOG_SECONDS["ticktext"],
+}
+
+
+def _is_time(metric: str) -> bool:
+    """Times are over several powers of ten, so they go by their logarithm."""
+    return not metric.endswith("_per_s")
+
+
+def by_key(frame: pd.DataFrame, key: str) -> Figure:
+    """Both metrics over the values of a key: a line a system, the mean over all other keys."""
+    traces = [_lines(frame, key, metric) for metric in SHOWN]
+    titles = [title.capitalize() for title in SHOWN.values()]
+    x_axis = {"title": {"text": words(key)}, "type": "category"}
+    y_axes = [LOG_SECONDS if _is_time(metric) else {"rangemode": "tozero"} for metric in SHOWN]
+    return panels(titles, traces, x_axis, y_axes, row_px=220)
+
+
+def _lines(frame: pd.DataFrame, key: str, metric: str) -> list[Trace]:
+    unit = " s" if _is_time(metric) else ""
+    colour_of = colours(list(frame["system"].unique()))
+    traces = []
+    for system, rows in frame.groupby("system", sort=False):
+        by_seed = rows.groupby([key, "seed"], sort=False, dropna=False)[metric].mean()
+        groups = by_seed.groupby(level=0, sort=False, dropna=False)
+        half_widths = groups.apply(lambda values: half_width_95(values.dropna().to_numpy(float)))
+        trace: Trace = {
+            "type": "scatter",
+            "mode": "lines+markers",
+            "name": str(system),
+            "x": [str(value) for value in groups.mean().index],
+            "y": rounded(groups.mean()),
+            "line": {"color": colour_of[str(system)]},
+            "hovertemplate": f"{system} %{{y:.4g}}{unit}<extra></extra>",
+        }
+        if half_widths.notna().any():
+            trace["error_y"] = {"type": "data", "array": rounded(half_widths), "thickness": 1.2}
+        traces.append(trace)
+    return traces
+
+
+def heat_maps(frame: pd.DataFrame, metric: str) -> Figure:
+    """Means over the seeds at every pair of values of two keys, a panel for each system."""
+    first, second = swept_keys(frame)
+    means = frame.groupby(["system", second, first], sort=False)[metric].mean()
+    systems = list(frame["system"].unique())
+    traces = [[_heat_map(str(system), means, first, metric)] for system in systems]
+    traces[0][0]["showscale"] = True
+    x_axis = {"title": {"text": words(first)}, "type": "category"}
+    y_axis = {"title": {"text": words(second)}, "type": "category", "automargin": True}
+    figure = panels(list(map(str, systems)), traces, x_axis, [y_axis] * len(systems))
+    figure["layout"] |= {"showlegend": False, "hovermode": "closest"}
+    return figure
+
+
+def _heat_map(system: str, means: pd.Series, first: str, metric: str) -> Trace:
+    """means: by system, second key, first key; its colours are the same for all systems."""
+    cells = means[system].unstack(first)
+    values = cells.to_numpy(float)
+    shade = np.log10 if _is_time(metric) else np.asarray
+    trace: Trace = {
+        "type": "heatmap",
+        "name": system,
+        "x": [str(value) for value in cells.columns],
+        "y": [str(value) for value in cells.index],
+        "z": [rounded(shade(row)) for row in values],
+        "zmin": rounded([shade(means.min())])[0],
+        "zmax": rounded([shade(means.max())])[0],
+        "text": [[_shown(value, metric) for value in row] for row in values],
+        "colorscale": "Cividis",
+        "showscale": False,
+        "colorbar": {"thickness": 12, **(_TIME_TICKS if _is_time(metric) else {})},
+        "hovertemplate": f"%{{x}}, %{{y}}: %{{text}}<extra>{system}</extra>",
+    }
+    if max(cells.shape) <= _MOST_CELLS:
+        trace["texttemplate"] = "%{text}"
+    return trace
+
+
+def _shown(value: float, metric: str) -> str:
+    if np.isnan(value):
+        return ""
+    return f"{number(1000 * value)} ms" if _is_time(metric) else number(value)

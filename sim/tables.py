@@ -140,7 +140,7 @@ def rounded_up(half_width: float, cell: str) -> str:
 def with_interval(mean: float, half_width: float | None) -> str:
     """A mean, and how far the truth may be from it with the same decimals."""
     cell = number(mean)
-    return cell if half_width is None else f"{cell} ± {rounded_up(half_width, cell)}"
+    return cell if not half_width else f"{cell} ± {rounded_up(half_width, cell)}"
 
 
 def print_table(table: Table) -> None:

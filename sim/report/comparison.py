@@ -35,9 +35,12 @@ COLUMNS = {
 _ONLY_IF_ANY = ("prefix_hit_share", "preemptions", "refused", "slo_share")
 
 
-def comparison(summary: pd.DataFrame) -> Table:
-    """A row for each system and point: means over the seeds, ± the 95 % interval."""
-    keys = list(summary.columns[1 : summary.columns.get_loc("seed")])
+def comparison(summary: pd.DataFrame, within: tuple[str, ...] = ()) -> Table:
+    """A row for each system and point: means over the seeds, ± the 95 % interval.
+
+    within: columns that tell rows of one run apart, such as `class`.
+    """
+    keys = [*summary.columns[1 : summary.columns.get_loc("seed")], *within]
     shown = {
         metric: column
         for metric, column in COLUMNS.items()

@@ -15,6 +15,7 @@ from sim.report.page import Block, Page, Plot, Section, Words
 from sim.report.slowest import slowest
 from sim.report.verdict import sentences
 from sim.run_command import assumptions
+from sim.run_folder import read_classes, read_replicas
 from sim.scenario.file import load_scenario
 
 _MOST_PANELS = 6  # of figures that have one for each system
@@ -33,6 +34,7 @@ def page_of_run(folder: Path) -> Page:
         verdict=sentences(shown.at_point, shown.runs),
         sections=[
             Section("Comparison", [comparison(shown.summary), Words(assumptions(scenario))]),
+            *_within(folder),
             Section("Throughput and latency", _curves(shown)),
             Section("Over time", _over_time(shown.runs), where),
             Section("Slow requests", _slow(shown.runs), where),
@@ -40,6 +42,16 @@ def page_of_run(folder: Path) -> Page:
             *ending(folder, scenario, about, "run"),
         ],
     )
+
+
+def _within(folder: Path) -> list[Section]:
+    """The same of each class and of each replica, where there are any."""
+    frames = {"class": read_classes(folder), "replica": read_replicas(folder)}
+    return [
+        Section(f"By {name}", [comparison(frame, (name,))])
+        for name, frame in frames.items()
+        if frame is not None
+    ]
 
 
 def num_runs(shown: Shown) -> str:

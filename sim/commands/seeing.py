@@ -1,0 +1,48 @@
+"""Commands that show a run as it happened."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sim.commands.app import app
+
+_Folder = Annotated[Path, typer.Argument(help="Folder that `kvsim run` has left.")]
+_System = Annotated[str | None, typer.Option(help="Which system of several.")]
+_Seed = Annotated[int | None, typer.Option(min=0, help="Which seed of several.")]
+_At = Annotated[
+    list[str] | None,
+    typer.Option(help="Which point of a sweep: --at engine.block_size=8 (repeatable)."),
+]
+
+
+@app.command()
+def timeline(
+    folder: _Folder,
+    out: Annotated[Path, typer.Option(help="New file, .json or .json.gz.")],
+    system: _System = None,
+    seed: _Seed = None,
+    at: _At = None,
+    window: Annotated[
+        str | None, typer.Option(help="FROM,TO in seconds of the run; all of it if not given.")
+    ] = None,
+    events: Annotated[
+        int, typer.Option(min=1, help="The window ends where so many events are used up.")
+    ] = 100_000,
+) -> None:
+    """Write what happened in a run, step by step, for ui.perfetto.dev or chrome://tracing.
+
+    Example: kvsim timeline runs/chat-0123456789 --system continuous --out timeline.json.gz
+    """
+    from sim.rerun import parse_window
+    from sim.timeline.command import write_timeline
+
+    write_timeline(
+        folder,
+        system,
+        seed,
+        at or [],
+        window=parse_window(window),
+        most_events=events,
+        out=out,
+    )

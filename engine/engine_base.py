@@ -166,13 +166,10 @@ class EngineBase:
         """The ledger of the memory now, in slots."""
         return self.kv.usage(self.head)
 
-    def snapshot(self, head: Sequence | None = None) -> list[BlockState]:
-        """Every block of the pool now, by id, of an engine whose sequences have a chunk each.
-
-        head: of the queue, as `KVManager.usage` takes it.
-        """
+    def snapshot(self) -> list[BlockState]:
+        """Every block of the pool now, by id, of an engine whose sequences have a chunk each."""
         assert not (self.scheduler.decodes and self.scheduler.decodes.size)
-        return self.kv.snapshot(self.scheduler.holders, head)
+        return self.kv.snapshot(self.scheduler.holders, self.head)
 
     def is_unfinished(self, request_id: RequestId) -> bool:
         """Whether a request is in the engine, with at least one output that has not ended."""

@@ -46,3 +46,40 @@ def timeline(
         most_events=events,
         out=out,
     )
+
+
+@app.command()
+def blocks(
+    folder: _Folder,
+    out: Annotated[
+        Path, typer.Option(help="New file: .png, .svg or .html; .gif or .html with --animate.")
+    ],
+    system: _System = None,
+    seed: _Seed = None,
+    at: _At = None,
+    time: Annotated[
+        float | None,
+        typer.Option(min=0, help="Second of the run; the most telling moment if not given."),
+    ] = None,
+    animate: Annotated[bool, typer.Option("--animate", help="A film of the run.")] = False,
+    window: Annotated[
+        str | None, typer.Option(help="FROM,TO in seconds of the run; all of it if not given.")
+    ] = None,
+) -> None:
+    """Draw the pool, block by block: who holds what, what is shared, empty, cached or free.
+
+    Example: kvsim blocks runs/chat-0123456789 --system continuous --out blocks.png
+    """
+    from sim.blocks.command import draw_blocks
+    from sim.rerun import parse_window
+
+    draw_blocks(
+        folder,
+        system,
+        seed,
+        at or [],
+        time_s=time,
+        animate=animate,
+        window=parse_window(window),
+        out=out,
+    )

@@ -261,12 +261,12 @@ class Walk:
 
     def check_snapshot(self) -> None:
         """Its slots add up to the ledger, its holders and live slots are those of the tables."""
-        head, block_size = self.engine.head, self.engine.config.block_size
-        states = self.engine.snapshot(head)
+        block_size = self.engine.config.block_size
+        states = self.engine.snapshot()
         sums = Counter(live=sum(state.num_live for state in states))
         for state in states:
             sums[state.rest] += block_size - state.num_live
-        usage = self.engine.kv.usage(head)._asdict()
+        usage = self.engine.usage()._asdict()
         assert {name: sums[name] for name in usage} == usage
         holders = self.engine.scheduler.holders
         held = {(b, seq.output_id) for seq in holders for b in seq.block_table.block_ids}

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from engine.engine_base import EngineBase
 from engine.kv_manager import KVUsage
-from engine.sequence import Sequence
+from sim.sequence_name import name_of
 
 MOST_CELLS = 4096  # more cannot be told apart
 
@@ -48,12 +48,6 @@ class Frame:
     usage: KVUsage
     running: tuple[str, ...]
     waiting: tuple[str, ...]
-
-
-def name_of(seq: Sequence) -> str:
-    """The number of a request; with that of the output where there are several."""
-    number = str(seq.request.request_id)
-    return f"{number}.{seq.index}" if seq.group else number
 
 
 def frame_of(engine: EngineBase, start_ns: int, step: int | None) -> Frame:

@@ -41,12 +41,8 @@ EVERYTHING = Window()
 
 
 @pytest.fixture(scope="module")
-def folder(kvsim_of_module):
-    kvsim = kvsim_of_module
-    (kvsim.folder / "pool.yaml").write_text(SCENARIO, "utf-8")
-    done = kvsim("run", "pool.yaml", "--quiet")
-    assert (done.returncode, done.stderr) == (0, "")
-    return kvsim.folder / "runs" / kvsim.left()[0]
+def folder(new_run):
+    return new_run(SCENARIO)
 
 
 @pytest.fixture(scope="module")
@@ -195,13 +191,10 @@ def test_a_request_keeps_its_colour_and_those_that_come_after_it_have_others():
     assert colour_of(("5", "6")) not in HOLDERS
 
 
-def test_a_pool_too_large_to_draw_is_folded_and_says_so(kvsim_of_module, tmp_path):
-    kvsim = kvsim_of_module
-    args = ("--set", "engine.num_blocks=20000", "--set", "systems={shared: {}}")
-    assert kvsim("run", "pool.yaml", "--quiet", "--out", "large", *args).returncode == 0
-    (name,) = kvsim.left("large")
+def test_a_pool_too_large_to_draw_is_folded_and_says_so(new_run):
+    large = SCENARIO.partition("systems:")[0].replace("num_blocks: 32", "num_blocks: 20000")
     telling = Telling(EVERYTHING)
-    watch(choose(kvsim.folder / "large" / name, None, None, []), telling, EVERYTHING)
+    watch(choose(new_run(large), None, None, []), telling, EVERYTHING)
     frame = telling.frame
     assert len(frame.cells) <= MOST_CELLS
     assert sum(cell.num_slots for cell in frame.cells) == 20_000 * 4

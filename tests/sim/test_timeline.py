@@ -51,14 +51,9 @@ CASES += [
 
 
 @pytest.fixture(scope="module")
-def folders(kvsim_of_module):
+def folders(new_run):
     """The folder of each run."""
-    kvsim = kvsim_of_module
-    for name, text in RUNS.items():
-        (kvsim.folder / f"{name}.yaml").write_text(text, "utf-8")
-        done = kvsim("run", f"{name}.yaml", "--quiet", "--out", name)
-        assert (done.returncode, done.stderr) == (0, "")
-    return {name: kvsim.folder / name / kvsim.left(name)[0] for name in RUNS}
+    return {name: new_run(text) for name, text in RUNS.items()}
 
 
 @pytest.fixture(scope="module")

@@ -40,6 +40,9 @@ def draw_blocks(
         expected = f"a name that ends with one of {', '.join(kinds)}"
         with_animate = " with --animate" if animate else ""
         raise UserError(f"--out: got {out.name!r}, expected {expected}{with_animate}")
+    if time_s is not None and (animate or window != Window()):
+        other = "--animate" if animate else "--window"
+        raise UserError(f"--time: got it with {other}, expected one of the two")
     chosen = choose(folder, system, seed, at)
     title = chosen.name
     if chosen.scenario.replicas.count > 1:

@@ -66,12 +66,13 @@ def _draw_words(draw: ImageDraw.ImageDraw, words: Words, scale: int) -> None:
 
 def save_png(picture: Picture, path: Path) -> None:
     """Write a picture as PNG, twice as large, for sharp text."""
-    to_image(picture, 2).save(path, format="PNG")
+    image = to_image(picture, 2).quantize(256, Image.Quantize.MEDIANCUT)
+    image.save(path, format="PNG", optimize=True)
 
 
 def save_gif(pictures: list[Picture], path: Path, frame_ms: int) -> None:
     """Write pictures of one size as an endless film, the last one longer than the others."""
-    images = [to_image(picture, 1).quantize(64, Image.Quantize.FASTOCTREE) for picture in pictures]
+    images = [to_image(picture, 1).quantize(128, Image.Quantize.MEDIANCUT) for picture in pictures]
     images[0].save(
         path,
         format="GIF",

@@ -35,7 +35,7 @@ def _cell(cell: Cell) -> Text:
     if not cell.holders:
         return Text(_SIGNS[cell.rest], "dim")
     if len(cell.holders) > 1:
-        return Text(label_of(cell).rjust(2)[:2], Style(color=PAPER, bgcolor=colour, bold=True))
+        return Text(label_of(cell).rjust(2)[:2], "reverse bold")
     number = _DIGITS[int(cell.holders[0].partition(".")[0]) % len(_DIGITS)]
     tint = mixed(colour, PAPER, 0.75)
     if not cell.num_live:

@@ -21,6 +21,8 @@ def _slice(part: Slice, start_ns: int, end_ns: int) -> Slice | None:
     """A slice of several steps has only those that lie in the window, in part or as a whole."""
     if part.start_ns >= end_ns or (part.ends_ns and part.ends_ns[-1] <= start_ns):
         return None
+    if part.start_ns >= start_ns and part.ends_ns and part.ends_ns[-1] <= end_ns:
+        return part
     first = bisect_left(part.ends_ns, start_ns + 1)
     stop = bisect_left(part.ends_ns, end_ns)
     ends_ns = part.ends_ns[first:stop]
@@ -33,6 +35,8 @@ def _wait(wait: Wait, start_ns: int, end_ns: int) -> Wait | None:
     until_ns = end_ns if wait.end_ns is None else min(wait.end_ns, end_ns)
     if wait.start_ns >= end_ns or until_ns < start_ns:
         return None
+    if wait.start_ns >= start_ns and wait.end_ns == until_ns:
+        return wait
     return replace(wait, start_ns=max(wait.start_ns, start_ns), end_ns=until_ns)
 
 

@@ -11,7 +11,7 @@ from sim.rerun import Chosen, Window, choose, watch
 from sim.timeline.clip import clipped
 from sim.timeline.history import History
 from sim.timeline.parts import STEPS, Parts
-from sim.timeline.trace_events import Event, events_of, write_events
+from sim.timeline.trace_events import Event, events_of, num_events_of, write_events
 
 
 def write_timeline(
@@ -72,7 +72,7 @@ def _fitting(parts: Parts, start_ns: int, end_ns: int, most_events: int) -> tupl
     ends_ns = [time_ns for time_ns in ends_ns if start_ns < time_ns <= end_ns]
 
     def num_events(time_ns: int) -> int:
-        return len(events_of(clipped(parts, start_ns, time_ns)))
+        return num_events_of(clipped(parts, start_ns, time_ns))
 
     num_fit = len(ends_ns)
     if num_events(end_ns) > most_events:

@@ -28,6 +28,11 @@ def events_of(parts: Parts) -> list[Event]:
     ]
 
 
+def num_events_of(parts: Parts) -> int:
+    """How many there are."""
+    return len(list(_names(parts))) + parts.num_events
+
+
 # Viewers show the thread that has the number of its process first, and take 0 for none.
 def _pid(replica: int) -> int:
     return 10_000 * (replica + 1)

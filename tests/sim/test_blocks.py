@@ -257,6 +257,7 @@ def test_a_page_has_all_frames_and_needs_no_other_file(folder, tmp_path, films):
         ("x.gif", {}, "--out: got 'x.gif', expected a name that ends with one of .png, .svg"),
         ("x.png", {"animate": True}, "--out: got 'x.png', expected a name that ends with one of"),
         ("x.png", {"time_s": 99.0}, "--time: no step of the run is there"),
+        ("x.gif", {"animate": True, "time_s": 0.1}, "--time: got it with --animate, expected"),
         ("x.html", {"animate": True, "window": Window(99 * 10**9)}, "--window: no step"),
     ],
 )

@@ -26,7 +26,9 @@ def save_svg(picture: Picture, path: Path) -> None:
 
 
 def _box(box: Box) -> Iterator[str]:
-    x, y, width, height = map(_number, box[:4])
+    inset = 0.5 if box.stroke else 0  # half of a line would be outside
+    x, y = _number(box.x + inset), _number(box.y + inset)
+    width, height = _number(box.width - 2 * inset), _number(box.height - 2 * inset)
     stroke = f' stroke="{box.stroke}"' if box.stroke else ""
     place = f'x="{x}" y="{y}" width="{width}" height="{height}"'
     yield f'<rect {place} fill="{box.fill or "none"}"{stroke}/>'

@@ -46,7 +46,7 @@ class Telling(_Pool):
 
     def look(self, engine: EngineBase, step: Step, start_ns: int, end_ns: int) -> None:
         """See _Pool."""
-        if end_ns <= self._window.start_ns:
+        if not self._window.has(start_ns, end_ns):
             return
         usage = engine.usage()
         num_empty = usage.tail + usage.reserved + usage.over_reserved
@@ -90,7 +90,7 @@ class Film(_Pool):
 
     def look(self, engine: EngineBase, step: Step, start_ns: int, end_ns: int) -> None:
         """See _Pool."""
-        if end_ns <= self._window.start_ns:
+        if not self._window.has(start_ns, end_ns):
             return
         if self._num_seen % self.stride == 0:
             self.frames.append(frame_of(engine, start_ns, step.index))

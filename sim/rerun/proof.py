@@ -17,7 +17,7 @@ _STAMPS = ("arrival_ns", "admitted_ns", "finished_ns")
 class Proof(Watcher):
     """Notes when requests came, were admitted and ended, and lets another one watch.
 
-    Ends the simulation when the window is over.
+    Ends the simulation when the window is over, and so are all steps that were scheduled in it.
     """
 
     def __init__(self, watcher: Watcher, window: Window, num_outputs: int) -> None:
@@ -27,6 +27,7 @@ class Proof(Watcher):
         self._times: dict[str, dict[int, int]] = {name: {} for name in _STAMPS}
         self._num_ended: dict[int, int] = {}
         self._now_ns = 0
+        self._scheduled: set[tuple[int, int]] = set()  # in the window: replica and step
 
     def differs_from(self, requests: pd.DataFrame, *, is_over: bool) -> bool:
         """Whether any of these times is another one than in a table, as far as was simulated.
@@ -41,7 +42,7 @@ class Proof(Watcher):
 
     def _pass(self, now_ns: int) -> None:
         """Time has come; raises WindowOver where it is enough."""
-        if self._window.is_past(now_ns):
+        if self._window.is_past(now_ns) and not self._scheduled:
             raise WindowOver
         self._now_ns = max(self._now_ns, now_ns)
 
@@ -58,6 +59,8 @@ class Proof(Watcher):
     def scheduled(self, replica: int, step: Step, now_ns: int) -> None:
         """See Watcher."""
         self._pass(now_ns)
+        if step.num_tokens and not self._window.is_past(now_ns):
+            self._scheduled.add((replica, step.index))
         for seq, _ in step.admitted:
             self._times["admitted_ns"].setdefault(int(seq.request.request_id), now_ns)
         self._watcher.scheduled(replica, step, now_ns)
@@ -72,8 +75,9 @@ class Proof(Watcher):
         usage: KVUsage,
         queues: Queues,
     ) -> None:
-        """See Watcher. Of a step that ends beyond the window it is told all the same."""
+        """See Watcher."""
         self._watcher.ran(replica, engine, step, start_ns, end_ns, usage, queues)
+        self._scheduled.discard((replica, step.index))
         self._pass(end_ns)
 
     def handed_out(self, replica: int, outputs: list[TokenOutput], now_ns: int) -> None:

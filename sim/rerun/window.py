@@ -16,6 +16,10 @@ class Window(NamedTuple):
     start_ns: int = 0
     end_ns: int | None = None
 
+    def has(self, start_ns: int, end_ns: int) -> bool:
+        """Whether anything of this stretch is in it."""
+        return end_ns > self.start_ns and not self.is_past(start_ns)
+
     def is_past(self, time_ns: int) -> bool:
         """Whether it is over by then."""
         return self.end_ns is not None and time_ns >= self.end_ns

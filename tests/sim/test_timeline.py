@@ -238,29 +238,39 @@ def test_each_replica_is_a_process(written):
     assert len(set(names.values())) == len(names)
 
 
+def steps_until(file: dict, end_ns: int) -> list[tuple[int, int, int]]:
+    """Process, start and end of each step that begins before a time, with an end there."""
+    return sorted(
+        (e["pid"], e["ts"], min(end(e), end_ns))
+        for e in of_phase(file, "X")
+        if e["name"].startswith("step ") and e["ts"] < end_ns
+    )
+
+
+@pytest.mark.parametrize("run", ["alone", "replicas"])
+@pytest.mark.parametrize("system", ["plain", "async"])
 @pytest.mark.parametrize("most", [60, 100, 150])
-def test_a_bound_cuts_the_window_and_the_file_says_so(folders, written, capsys, most):
-    file = timeline(folders["alone"], "plain", most_events=most)
-    assert most - 25 < len(file["traceEvents"]) <= most
+def test_a_bound_cuts_the_window_and_the_file_says_so(folders, written, capsys, run, system, most):
+    file = timeline(folders[run], system, most_events=most)
+    assert most - 40 < len(file["traceEvents"]) <= most
     assert file["otherData"]["is_cut_by_events"] is True
     assert f"--events is {most}" in capsys.readouterr().err
-    steps, all_steps = (
-        [(e["ts"], e["dur"]) for e in of_phase(f, "X") if e["name"].startswith("step ")]
-        for f in (file, written("alone", "plain"))
-    )
-    assert steps == all_steps[: len(steps)]
-    assert max(map(end, of_phase(file, "X"))) == round(file["otherData"]["to_s"] * 10**9)
+    cut_ns = round(file["otherData"]["to_s"] * 10**9)
+    assert max(map(end, of_phase(file, "X"))) == cut_ns
+    assert steps_until(file, cut_ns) == steps_until(written(run, system), cut_ns)
 
 
-def test_a_window_has_what_touches_it(folders, written):
-    file = timeline(folders["alone"], "plain", window=parse_window("0.1,0.2"))
+@pytest.mark.parametrize("run", ["alone", "replicas"])
+@pytest.mark.parametrize("system", ["plain", "async"])
+def test_a_window_has_what_touches_it(folders, written, run, system):
+    file = timeline(folders[run], system, window=parse_window("0.1,0.2"))
     low, high = 100_000_000, 200_000_000
     cut = [
-        (e["name"].partition(" x")[0], max(e["ts"], low), min(end(e), high))
-        for e in of_phase(written("alone", "plain"), "X")
+        (e["pid"], e["name"].partition(" x")[0], max(e["ts"], low), min(end(e), high))
+        for e in of_phase(written(run, system), "X")
         if end(e) > low and e["ts"] < high
     ]
-    shown = [(e["name"].partition(" x")[0], e["ts"], end(e)) for e in of_phase(file, "X")]
+    shown = [(e["pid"], e["name"].partition(" x")[0], e["ts"], end(e)) for e in of_phase(file, "X")]
     assert sorted(shown) == sorted(cut)
 
 

@@ -31,6 +31,11 @@ class BlockAllocator:
         return len(self._cached)
 
     @property
+    def cached(self) -> list[int]:
+        """These blocks, the next to lose its content first. Takes time; see num_cached."""
+        return list(self._cached)
+
+    @property
     def num_shared(self) -> int:
         """Blocks with more than one holder."""
         return len(self._num_more)

@@ -58,6 +58,14 @@ class BuddyAllocator:
         orders = range(_order_of(num_blocks), len(self._holes))
         return sum(len(self._holes[order]) << order for order in orders)
 
+    def holes_for(self, num_blocks: int) -> list[range]:
+        """These holes, as ranges of blocks."""
+        return [
+            range(start, start + (1 << order))
+            for order in range(_order_of(num_blocks), len(self._holes))
+            for start in self._holes[order]
+        ]
+
     @staticmethod
     def size_of(num_blocks: int) -> int:
         """Blocks of the run that is taken for so many: the next power of two."""

@@ -5,7 +5,15 @@ from dataclasses import dataclass
 
 from engine.buddy import BuddyAllocator
 from engine.config import EngineConfig
-from engine.kv_manager import NO_MOVES, KVUsage, Moves, OutputTokens, final_slots, reserved_slots
+from engine.kv_manager import (
+    NO_MOVES,
+    BlockState,
+    KVUsage,
+    Moves,
+    OutputTokens,
+    final_slots,
+    reserved_slots,
+)
 from engine.sequence import Sequence
 
 
@@ -221,6 +229,32 @@ class ContiguousKVManager:
             cached=0,
             unusable=(num_unused + num_free - num_useful) * block_size,
             free=num_useful * block_size,
+        )
+
+    def snapshot(self, holders: list[Sequence], head: Sequence | None = None) -> list[BlockState]:
+        """See KVManager."""
+        states = [BlockState((), 0, "unusable")] * self._config.num_blocks
+        for hole in self._allocator.holes_for(1 if head is None else self._num_reserved(head)):
+            for block_id in hole:
+                states[block_id] = BlockState((), 0, "free")
+        for seq in holders:
+            run = self._runs[seq]
+            for place in range(self._allocator.size_of(run.num_reserved)):
+                states[run.start + place] = self._state(seq, run, place)
+        return states
+
+    def _state(self, seq: Sequence, run: Run, place: int) -> BlockState:
+        """Of a block by its place in a run."""
+        if place >= run.num_reserved:
+            return BlockState((seq,), 0, "unusable")
+        block_size = self._config.block_size
+        num_live = min(seq.block_table.num_tokens - place * block_size, block_size)
+        if seq in self._retired or (num_live <= 0 and place >= run.num_final):
+            return BlockState((seq,), 0, "over_reserved")
+        return (
+            BlockState((seq,), num_live, "tail")
+            if num_live > 0
+            else (BlockState((seq,), 0, "reserved"))
         )
 
     def check(self, holders: list[Sequence]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from engine.config import ORACLES, ConfigError, EngineConfig
 from engine.contiguous_kv import ContiguousKVManager
 from engine.continuous import ContinuousScheduler
-from engine.kv_manager import KVManager, KVUsage, OutputTokens
+from engine.kv_manager import BlockState, KVManager, KVUsage, OutputTokens
 from engine.longest_prefix import LongestPrefixPrefillFirstScheduler, LongestPrefixScheduler
 from engine.paged_kv import PagedKVManager
 from engine.prefill_first import PrefillFirstScheduler, TGIScheduler
@@ -165,6 +165,11 @@ class EngineBase:
     def usage(self) -> KVUsage:
         """The ledger of the memory now, in slots."""
         return self.kv.usage(self.head)
+
+    def snapshot(self) -> list[BlockState]:
+        """Every block of the pool now, by id, of an engine whose sequences have a chunk each."""
+        assert not (self.scheduler.decodes and self.scheduler.decodes.size)
+        return self.kv.snapshot(self.scheduler.holders, self.head)
 
     def is_unfinished(self, request_id: RequestId) -> bool:
         """Whether a request is in the engine, with at least one output that has not ended."""

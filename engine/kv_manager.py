@@ -31,6 +31,18 @@ class KVUsage(NamedTuple):
     free: int
 
 
+class BlockState(NamedTuple):
+    """What a block is at a moment.
+
+    holders: sequences that hold it. num_live: its slots that are live. rest: the class of all its
+        other slots, the name of a field of `KVUsage`.
+    """
+
+    holders: tuple[Sequence, ...]
+    num_live: int
+    rest: str
+
+
 class Moves(NamedTuple):
     """Blocks that are copied, in this order, (from, to) of each.
 
@@ -189,6 +201,13 @@ class KVManager(Protocol):
 
     def usage(self, head: Sequence | None = None) -> KVUsage:
         """The ledger now, in slots. head: of the queue, if there is one."""
+
+    def snapshot(self, holders: list[Sequence], head: Sequence | None = None) -> list[BlockState]:
+        """Every block of the pool now, by id; its slots add up to `usage`.
+
+        holders: sequences that hold memory, their tables up to date: none is in a decode batch.
+        head: of the queue, if there is one.
+        """
 
     def check(self, holders: list[Sequence]) -> None:
         """Prove the books against the sequences that hold memory."""

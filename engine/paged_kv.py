@@ -8,7 +8,15 @@ from engine.allocator import BlockAllocator
 from engine.block_table import BlockTable
 from engine.config import EngineConfig
 from engine.host_blocks import HostBlocks
-from engine.kv_manager import NO_MOVES, KVUsage, Moves, OutputTokens, final_slots, reserved_slots
+from engine.kv_manager import (
+    NO_MOVES,
+    BlockState,
+    KVUsage,
+    Moves,
+    OutputTokens,
+    final_slots,
+    reserved_slots,
+)
 from engine.prefix_trie import PrefixTrie
 from engine.sequence import PrefixMisses, Sequence
 
@@ -356,6 +364,34 @@ class PagedKVManager:
         live = held - over_reserved - reserved - tail
         free = num_free * block_size - cached
         return KVUsage(live, tail, reserved, over_reserved, cached, 0, free)
+
+    def snapshot(self, holders: list[Sequence], head: Sequence | None = None) -> list[BlockState]:
+        """See KVManager."""
+        cached = set(self._allocator.cached)
+        held: dict[int, list[Sequence]] = {}
+        num_live: Counter[int] = Counter()
+        beyond: set[int] = set()  # reserved, and never filled
+        for seq in holders:
+            table = seq.block_table
+            for block_id in table.block_ids:
+                held.setdefault(block_id, []).append(seq)
+            if seq in self._retired:
+                continue
+            for place, block_id in enumerate(table.block_ids):
+                filled = min(max(table.num_tokens - place * self._block_size, 0), self._block_size)
+                num_live[block_id] = max(num_live[block_id], filled)
+            beyond.update(table.block_ids[len(table.block_ids) - self._num_beyond.get(seq, 0) :])
+
+        def state(block_id: int) -> BlockState:
+            seqs = tuple(held.get(block_id, ()))
+            if not seqs:
+                return BlockState((), 0, "cached" if block_id in cached else "free")
+            if num_live[block_id]:
+                return BlockState(seqs, num_live[block_id], "tail")
+            is_needless = block_id in beyond or all(seq in self._retired for seq in seqs)
+            return BlockState(seqs, 0, "over_reserved" if is_needless else "reserved")
+
+        return [state(block_id) for block_id in range(self._num_blocks)]
 
     def check(self, holders: list[Sequence]) -> None:
         """See KVManager."""

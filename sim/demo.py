@@ -11,47 +11,75 @@ from engine import (
     Transformer,
     TransformerConfig,
 )
+from engine.step import Step
 from engine.tokenizer import encode, printable
 
 
-def demo_lines(
-    prompts: list[str],
-    *,
-    max_new_tokens: int,
-    block_size: int,
-    num_blocks: int,
-    batching: str,
-    enable_prefix_caching: bool,
-) -> Iterator[str]:
-    """One line a step, then one a prompt with what came out.
+class Demo:
+    """Prompts in an engine, numbered from 1, and what has come of them.
 
     Raises ConfigError and RequestError for settings and prompts that the engine refuses.
     """
-    max_model_len = max(len(encode(prompt)) for prompt in prompts) + max_new_tokens
-    config = EngineConfig(
-        block_size=block_size,
-        num_blocks=num_blocks,
-        max_model_len=max_model_len,
-        batching=batching,
-        batch_size=len(prompts),
-        enable_prefix_caching=enable_prefix_caching,
-    )
-    engine = Engine(config, ToyLMRunner(Transformer(TransformerConfig()), config))
-    for number, prompt in enumerate(prompts, start=1):
-        engine.add_request(Request(number, TokenPrompt(encode(prompt)), max_new_tokens))
-    texts = dict.fromkeys(range(1, len(prompts) + 1), "")
 
-    yield "step  blocks in use  blocks shared  tokens produced  running prompts"
-    while engine.has_work:
-        engine.close_batch()  # nobody else will come
-        step = engine.schedule()
-        num_used = num_blocks - engine.kv.num_free_blocks
-        num_shared = engine.kv.num_shared_blocks
-        running = " ".join(str(seq.request.request_id) for seq in engine.scheduler.running)
-        outputs = engine.commit(step, engine.run(step))
+    def __init__(
+        self,
+        prompts: list[str],
+        *,
+        max_new_tokens: int,
+        block_size: int,
+        num_blocks: int,
+        batching: str,
+        enable_prefix_caching: bool,
+    ) -> None:
+        max_model_len = max(len(encode(prompt)) for prompt in prompts) + max_new_tokens
+        config = EngineConfig(
+            block_size=block_size,
+            num_blocks=num_blocks,
+            max_model_len=max_model_len,
+            batching=batching,
+            batch_size=len(prompts),
+            enable_prefix_caching=enable_prefix_caching,
+        )
+        self.engine = Engine(config, ToyLMRunner(Transformer(TransformerConfig()), config))
+        for number, prompt in enumerate(prompts, start=1):
+            self.engine.add_request(Request(number, TokenPrompt(encode(prompt)), max_new_tokens))
+        self._prompts = prompts
+        self._texts = [""] * len(prompts)
+
+    def schedule(self) -> Step | None:
+        """The next step, which has its memory and is not computed yet; None at the end."""
+        if not self.engine.has_work:
+            return None
+        self.engine.close_batch()  # nobody else will come
+        return self.engine.schedule()
+
+    def compute(self, step: Step) -> int:
+        """Take its tokens; returns how many there are."""
+        outputs = self.engine.commit(step, self.engine.run(step))
         for output in outputs:
-            texts[int(output.request_id)] += output.text
-        yield f"{step.index:4}  {num_used:13}  {num_shared:13}  {len(outputs):15}  {running}"
+            self._texts[int(output.request_id) - 1] += output.text
+        return len(outputs)
+
+    @property
+    def results(self) -> list[str]:
+        """A line for each prompt, with what came out so far."""
+        return [
+            f"{number}: {printable(prompt)}  ->  {text}"
+            for number, (prompt, text) in enumerate(
+                zip(self._prompts, self._texts, strict=True), start=1
+            )
+        ]
+
+
+def demo_lines(demo: Demo) -> Iterator[str]:
+    """One line a step, then one a prompt with what came out."""
+    kv = demo.engine.kv
+    yield "step  blocks in use  blocks shared  tokens produced  running prompts"
+    while step := demo.schedule():
+        num_used = demo.engine.config.num_blocks - kv.num_free_blocks
+        num_shared = kv.num_shared_blocks
+        running = " ".join(str(seq.request.request_id) for seq in demo.engine.scheduler.running)
+        num_tokens = demo.compute(step)
+        yield f"{step.index:4}  {num_used:13}  {num_shared:13}  {num_tokens:15}  {running}"
     yield ""
-    for number, prompt in enumerate(prompts, start=1):
-        yield f"{number}: {printable(prompt)}  ->  {texts[number]}"
+    yield from demo.results

@@ -4,6 +4,7 @@ import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from sim.scenario.deployed import build_config
 from sim.scenario.requests import SloSpec
 from sim.slo import with_slos
 from sim.sources import build_workload
+from sim.watched import WatchedRecorder, Watcher
 from workloads import Workload
 
 
@@ -53,8 +55,12 @@ def serve(
     *,
     stepwise: bool = False,
     env: simpy.Environment | None = None,
+    watcher: Watcher | None = None,
 ) -> Records:
-    """Serve a workload that is there already, in an environment of one's own; see `simulate`."""
+    """Serve a workload that is there already, in an environment of one's own; see `simulate`.
+
+    watcher: is told what happens, where every step is taken by itself.
+    """
     config = build_config(scenario, system)
     env = env or simpy.Environment()
     latency = with_block_moves(build_latency(scenario).latency, scenario, config)
@@ -64,7 +70,8 @@ def serve(
     replicas: list[Replica] = []
     for number in range(num_replicas):
         engine = build_engine(scenario, config, workload, stepwise=stepwise)
-        recorder = Recorder(
+        watched = watcher and partial(WatchedRecorder, watcher, number, engine)
+        recorder = (watched or Recorder)(
             len(workload),
             config.block_size,
             lambda done: on_progress(done / len(workload)),

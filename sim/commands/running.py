@@ -77,23 +77,35 @@ def demo(
             "--prefix-sharing/--no-prefix-sharing", help="Share blocks of equal prefixes."
         ),
     ] = True,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Draw the blocks instead, as the model writes.")
+    ] = False,
+    delay: Annotated[
+        float, typer.Option(min=0, help="Seconds for which --watch shows each step.")
+    ] = 0.2,
 ) -> None:
     """Continue prompts with the toy transformer and show the paged cache at every step.
 
     Its weights are random: the text means nothing, the blocks are real.
 
-    Example: kvsim demo --prompts "hello world" "hello there" "goodbye" --max-new 16
+    Example: kvsim demo --prompts "hello world" "hello there" "goodbye" --max-new 16 --watch
     """
-    from sim.demo import demo_lines
+    from sim.demo import Demo, demo_lines
 
-    for line in demo_lines(
+    shown = Demo(
         prompts,
         max_new_tokens=max_new,
         block_size=block_size,
         num_blocks=num_blocks,
         batching=batching.value,
         enable_prefix_caching=prefix_sharing,
-    ):
+    )
+    if watch:
+        from sim.blocks.demo import watch_demo
+
+        watch_demo(shown, delay)
+        return
+    for line in demo_lines(shown):
         print(line)
 
 

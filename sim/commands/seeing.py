@@ -7,18 +7,23 @@ import typer
 
 from sim.commands.app import app
 
+_Folder = Annotated[Path, typer.Argument(help="Folder that `kvsim run` has left.")]
+_System = Annotated[str | None, typer.Option(help="Which system of several.")]
+_Seed = Annotated[int | None, typer.Option(min=0, help="Which seed of several.")]
+_At = Annotated[
+    list[str] | None,
+    typer.Option(help="Which point of a sweep: --at engine.block_size=8 (repeatable)."),
+]
+
 
 @app.command()
 def plot(
-    run: Annotated[Path, typer.Argument(help="Folder that `kvsim run` has left.")],
+    folder: _Folder,
     figure: Annotated[
         str, typer.Option(help="Its name; `kvsim list figures` has them all, with what they need.")
     ],
     out: Annotated[Path, typer.Option(help="File to write, .png or .svg.")],
-    at: Annotated[
-        list[str] | None,
-        typer.Option(help="KEY=VALUE of what was swept (repeatable); the last point if not given."),
-    ] = None,
+    at: _At = None,
 ) -> None:
     """Draw one figure of a run.
 
@@ -26,12 +31,14 @@ def plot(
     """
     from sim.plots.command import plot as plot_run
 
-    plot_run(run, figure, out, at or [])
+    plot_run(folder, figure, out, at or [])
 
 
 @app.command()
 def report(
-    folder: Annotated[Path, typer.Argument(help="Folder that `kvsim run` has left.")],
+    folder: Annotated[
+        Path, typer.Argument(help="Folder that `kvsim run` or `kvsim sweep` has left.")
+    ],
     out: Annotated[
         Path | None, typer.Option(help="File to write; report.html in the folder if not given.")
     ] = None,
@@ -43,3 +50,72 @@ def report(
     from sim.report.command import write_report
 
     write_report(folder, out)
+
+
+@app.command()
+def timeline(
+    folder: _Folder,
+    out: Annotated[Path, typer.Option(help="New file, .json or .json.gz.")],
+    system: _System = None,
+    seed: _Seed = None,
+    at: _At = None,
+    window: Annotated[
+        str | None, typer.Option(help="FROM,TO in seconds of the run; all of it if not given.")
+    ] = None,
+    events: Annotated[
+        int, typer.Option(min=1, help="The window ends where so many events are used up.")
+    ] = 100_000,
+) -> None:
+    """Write what happened in a run, step by step, for ui.perfetto.dev or chrome://tracing.
+
+    Example: kvsim timeline runs/chat-0123456789 --system continuous --out timeline.json.gz
+    """
+    from sim.rerun import parse_window
+    from sim.timeline.command import write_timeline
+
+    write_timeline(
+        folder,
+        system,
+        seed,
+        at or [],
+        window=parse_window(window),
+        most_events=events,
+        out=out,
+    )
+
+
+@app.command()
+def blocks(
+    folder: _Folder,
+    out: Annotated[
+        Path, typer.Option(help="New file: .png, .svg or .html; .gif or .html with --animate.")
+    ],
+    system: _System = None,
+    seed: _Seed = None,
+    at: _At = None,
+    time: Annotated[
+        float | None,
+        typer.Option(min=0, help="Second of the run; the most telling moment if not given."),
+    ] = None,
+    animate: Annotated[bool, typer.Option("--animate", help="A film of the run.")] = False,
+    window: Annotated[
+        str | None, typer.Option(help="FROM,TO in seconds of the run; all of it if not given.")
+    ] = None,
+) -> None:
+    """Draw the pool, block by block: who holds what, what is shared, empty, cached or free.
+
+    Example: kvsim blocks runs/chat-0123456789 --system continuous --out blocks.png
+    """
+    from sim.blocks.command import draw_blocks
+    from sim.rerun import parse_window
+
+    draw_blocks(
+        folder,
+        system,
+        seed,
+        at or [],
+        time_s=time,
+        animate=animate,
+        window=parse_window(window),
+        out=out,
+    )

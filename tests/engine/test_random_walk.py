@@ -241,6 +241,7 @@ class Walk:
         assert counts["added"] == num_gone + num_there
         assert sum(engine.usage()) == self.config.num_slots
         self.check_sharing()
+        self.check_snapshot()
 
     def check_sharing(self) -> None:
         """Two positions share a slot only if the tokens up to them are equal; what that saves.
@@ -257,6 +258,29 @@ class Walk:
             for position in range(seq.num_computed_tokens):
                 content = known[: position + 1] if position < len(known) else seq
                 assert holder_of.setdefault(seq.block_table.locate(position), content) == content
+
+    def check_snapshot(self) -> None:
+        """Its slots add up to the ledger, its holders and live slots are those of the tables."""
+        block_size = self.engine.config.block_size
+        states = self.engine.snapshot()
+        sums = Counter(live=sum(state.num_live for state in states))
+        for state in states:
+            sums[state.rest] += block_size - state.num_live
+        usage = self.engine.usage()._asdict()
+        assert {name: sums[name] for name in usage} == usage
+        holders = self.engine.scheduler.holders
+        held = {(b, seq.output_id) for seq in holders for b in seq.block_table.block_ids}
+        shown = {(b, s.output_id) for b, state in enumerate(states) for s in state.holders}
+        unused = {(b, key) for b, key in shown - held if states[b].rest == "unusable"}
+        assert shown - unused == held
+        live = {
+            seq.block_table.locate(position)
+            for seq in self.engine.scheduler.running
+            for position in range(seq.block_table.num_tokens)
+        }
+        assert Counter(block_id for block_id, _ in live) == Counter(
+            {b: state.num_live for b, state in enumerate(states) if state.num_live}
+        )
 
     def check_cache(self) -> None:
         """What a prompt would hit now has been computed, and from exactly its tokens."""

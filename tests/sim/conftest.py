@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -25,12 +26,15 @@ from engine.step import Step
 from sim.catalogue.hardware import Hardware
 from sim.catalogue.model import Model
 from sim.clients import send
+from sim.experiment import plan_jobs, run_job
 from sim.latency.linear import LinearLatency
 from sim.latency.model import LatencyModel
 from sim.recorder import Recorder
 from sim.records import Records
 from sim.replica import Replica
+from sim.run_folder import write_run
 from sim.scenario import Scenario
+from sim.scenario.file import load_scenario
 from workloads import ClosedLoop, Workload
 
 ROOT = Path(__file__).parents[2]
@@ -164,6 +168,16 @@ def assert_equal(records: Records, others: Records) -> None:
             assert getattr(part, name) == getattr(other_part, name)
 
 
+def run_of(text: str, folder: Path) -> Path:
+    """The folder that `kvsim run` leaves of a scenario file with this text, without figures."""
+    (folder / "file.yaml").write_text(text, "utf-8")
+    scenario = load_scenario(folder / "file.yaml")
+    results = [run_job(job) for job in plan_jobs(scenario)]
+    with patch("sim.plots.draw_figures"):
+        write_run(folder, scenario, results)
+    return folder
+
+
 # A model and a GPU to work sums out by hand with. Of a layer: qkv 8 x 16, o 8 x 8, gate_up 8 x 32,
 # down 16 x 8; output 8 x 100. A token's KV takes 2 layers x 2 (K, V) x 2 heads x 2 numbers
 # x 2 bytes = 32 bytes, a pair of query and token 2 layers x 4 heads x 2 numbers x 4 = 64 FLOP.
@@ -255,6 +269,12 @@ def serve() -> Callable[..., Records]:
 def assert_equal_records() -> Callable[[Records, Records], None]:
     """Compares two Records fact by fact."""
     return assert_equal
+
+
+@pytest.fixture(scope="session")
+def new_run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Makes a run folder: `new_run(text_of_a_scenario_file)`."""
+    return lambda text: run_of(text, tmp_path_factory.mktemp("run"))
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ import pytest
 from engine import Transformer, TransformerConfig
 from engine.tokenizer import decode, encode, printable
 from sim.cli import main
-from sim.demo import demo_lines
+from sim.demo import Demo, demo_lines
 
 BROKEN_TRACE = """\
 TIMESTAMP,ContextTokens,GeneratedTokens
@@ -456,7 +457,8 @@ HEADING = "step  blocks in use  blocks shared  tokens produced  running prompts"
 def shown(capacity: int = 64, **settings) -> list[tuple[int, int, int, int, str]]:
     """The demo's lines of steps: step, blocks in use, shared, tokens produced, running."""
     chosen = {"batching": "continuous", "enable_prefix_caching": True} | settings
-    lines = list(demo_lines(PROMPTS, max_new_tokens=3, block_size=4, num_blocks=capacity, **chosen))
+    demo = Demo(PROMPTS, max_new_tokens=3, block_size=4, num_blocks=capacity, **chosen)
+    lines = list(demo_lines(demo))
     assert lines[0] == HEADING
     cells = [line.split(maxsplit=4) for line in lines[1 : lines.index("")]]
     return [(*map(int, numbers), running) for *numbers, running in cells]
@@ -501,7 +503,7 @@ def test_demo_of_a_prompt_that_takes_two_steps():
     """2,048 tokens are computed in a step at most; the first of two yields no token."""
     settings = {"block_size": 16, "num_blocks": 200, "batching": "continuous"}
     lines = list(
-        demo_lines(["a" * 2050], max_new_tokens=1, enable_prefix_caching=False, **settings)
+        demo_lines(Demo(["a" * 2050], max_new_tokens=1, enable_prefix_caching=False, **settings))
     )
     assert [line.split() for line in lines[1:3]] == [
         ["0", "128", "0", "0", "1"],
@@ -523,12 +525,14 @@ def greedy_text(prompt: str, num_tokens: int) -> str:
 def test_demo_ends_with_the_texts_whatever_the_cache(batching, enable_prefix_caching):
     lines = list(
         demo_lines(
-            PROMPTS,
-            max_new_tokens=6,
-            block_size=4,
-            num_blocks=16,
-            batching=batching,
-            enable_prefix_caching=enable_prefix_caching,
+            Demo(
+                PROMPTS,
+                max_new_tokens=6,
+                block_size=4,
+                num_blocks=16,
+                batching=batching,
+                enable_prefix_caching=enable_prefix_caching,
+            )
         )
     )
     assert lines[lines.index("") + 1 :] == [
@@ -556,12 +560,14 @@ def test_demo_command_prints_these_lines(kvsim, marker):
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == list(
         demo_lines(
-            PROMPTS,
-            max_new_tokens=3,
-            block_size=3,
-            num_blocks=20,
-            batching="static",
-            enable_prefix_caching=False,
+            Demo(
+                PROMPTS,
+                max_new_tokens=3,
+                block_size=3,
+                num_blocks=20,
+                batching="static",
+                enable_prefix_caching=False,
+            )
         )
     )
 
@@ -575,3 +581,21 @@ def test_demo_never_moves_the_cursor(call):
 
 def test_demo_tells_a_text_from_an_escape(call):
     assert "1: \\\\x07\\x07  ->  " in call("demo", "\\x07\x07", "--max-new", "1")[1]
+
+
+def test_demo_that_is_watched_elsewhere_than_in_a_terminal_prints_its_last_picture(call):
+    """15, 15 and 11 slots are filled at the end: 4, 4 and 3 blocks, one of them in two tables."""
+    status, out, _ = call("demo", *PROMPTS, "--max-new", "5", "--num-blocks", "16", "--watch")
+    assert status == 0
+    assert "\x1b" not in out
+    picture, _, rest = out.partition("\n\n")
+    row, *cells = picture.split()
+    assert row == "0"
+    signs = Counter(cell[0] for cell in cells)
+    assert signs == {"\N{MULTIPLICATION SIGN}": 1, "1": 3, "2": 3, "3": 3, "\N{MIDDLE DOT}": 6}
+    three_quarters = "\N{LOWER THREE QUARTERS BLOCK}"
+    assert sorted(cell for cell in cells if cell[1] == three_quarters) == [
+        f"{number}{three_quarters}" for number in (1, 2, 3)
+    ]
+    assert rest.count("step 4: 10 of 16 blocks held, 1 of them by several") == 1
+    assert f"1: hello world  ->  {greedy_text('hello world', 5)}" in rest

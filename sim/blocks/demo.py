@@ -1,0 +1,42 @@
+"""What `kvsim demo --watch` shows: the blocks, as the toy model writes."""
+
+import time
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from sim.blocks.frame import Frame, frame_of
+from sim.blocks.looks import blocks_words
+from sim.blocks.terminal import terminal_text
+from sim.demo import Demo
+
+
+def watch_demo(demo: Demo, delay_s: float) -> None:
+    """Show every step in a terminal for so long; elsewhere print the picture of the last one."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.print(_last(demo, console.width), soft_wrap=True)
+        return
+    with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
+        while step := demo.schedule():
+            frame = frame_of(demo.engine, 0, step.index)
+            live.update(_view(demo, frame, console.width), refresh=True)
+            time.sleep(delay_s)
+            demo.compute(step)
+            live.update(_view(demo, frame, console.width), refresh=True)
+
+
+def _last(demo: Demo, width: int) -> Text:
+    while step := demo.schedule():
+        frame = frame_of(demo.engine, 0, step.index)
+        demo.compute(step)
+    return _view(demo, frame, width)
+
+
+def _view(demo: Demo, frame: Frame, width: int) -> Text:
+    text = terminal_text(frame, width)
+    text.append(f"\nstep {frame.step}: {blocks_words(frame)}\n\n")
+    for line in demo.results:
+        text.append(f"{line[:width]}\n")
+    return text

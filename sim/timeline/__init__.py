@@ -1,0 +1,1 @@
+"""A run as a timeline that a browser shows."""

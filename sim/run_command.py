@@ -23,7 +23,8 @@ from sim.run_folder import (
 from sim.scenario import ConstantSpec, FittedSpec, LinearSpec, Scenario
 from sim.scenario.deployed import build_config, build_deployment, build_kv_size
 from sim.scenario.file import load_scenario, points
-from sim.tables import class_table, print_table, replica_table, summary_tables
+from sim.tables import class_table, replica_table, summary_tables
+from sim.terminal import print_table
 
 _MOST_NOTES = 8  # printed; all of them are in run.json
 

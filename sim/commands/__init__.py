@@ -4,7 +4,7 @@ What a command needs is imported in it, so that `kvsim --help` does not wait for
 """
 
 # In the order in which `kvsim --help` lists their commands.
-from sim.commands import running, planning, requests, real_time, published, vllm  # noqa: I001, their order
+from sim.commands import running, planning, files, requests, real_time, published, vllm  # noqa: I001, their order
 from sim.commands.app import app
 
-__all__ = ["app", "planning", "published", "real_time", "requests", "running", "vllm"]
+__all__ = ["app", "files", "planning", "published", "real_time", "requests", "running", "vllm"]

@@ -26,6 +26,10 @@ class OutputFormat(StrEnum):
     CSV = "csv"
 
 
+# Of every command that prints results.
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+
 def _print_version(is_asked: bool) -> None:
     if is_asked:
         print(f"kvsim {version('kvsim')}")

@@ -1,4 +1,4 @@
-"""Commands about what is known of systems: presets, measurements, publications."""
+"""Commands about what is known of systems: measurements, publications."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -124,19 +124,3 @@ def profile_gpu(
     from sim.profile_gpu.command import profile_gpu as profile
 
     profile(model, out, device=device.value, tensor_parallel_size=tp, max_tokens=max_tokens)
-
-
-@app.command()
-def systems(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, not a table.")] = False,
-) -> None:
-    """Show the serving systems that a scenario can name, and what settings they stand for.
-
-    In a scenario: `systems: [orca-max, vllm]`, or with other settings besides
-    `systems: {small: {preset: vllm, max_num_seqs: 8}}`.
-
-    Example: kvsim systems
-    """
-    from sim.presets_command import print_systems
-
-    print_systems(as_json=as_json)

@@ -12,7 +12,7 @@ from sim.explain.bands import LATENCIES, Band, band, largest_parts, verdict
 from sim.explain.selection import read_steps, select
 from sim.explain.timeline import timeline
 from sim.explain.words import WORDS
-from sim.tables import print_table
+from sim.terminal import print_table
 
 _SLOW = 99  # percentile
 _TITLES = {"ttft": "time to first token", "e2e": "end-to-end latency"}

@@ -11,7 +11,8 @@ from sim.plan.goals import Goal
 from sim.plan.optimize import RUNS, Look, Looks
 from sim.plan.plan import Plan, num_gpus
 from sim.plan.prices import Prices, price_of
-from sim.tables import number, print_table
+from sim.tables import number
+from sim.terminal import print_table
 
 Beside = tuple[str, Evaluation]  # a setting as one writes it, and its runs
 NEIGHBOUR_SEEDS = 4

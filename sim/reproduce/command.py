@@ -11,7 +11,7 @@ from sim.reproduce.paper import Paper, load_papers
 from sim.reproduce.report import count, markdown, tables
 from sim.reproduce.run import Result, as_frame, num_points, run_paper
 from sim.run_folder import new_folder, refuse_other_folder
-from sim.tables import print_table
+from sim.terminal import print_table
 
 _DATA = "reproduced.json"
 

@@ -21,7 +21,8 @@ from sim.sweep.paired import differences
 from sim.sweep.points import load_swept, parse_share, plan_points
 from sim.sweep.run import Measured, Runner, as_frame
 from sim.sweep.store import Store
-from sim.tables import number, print_table, summary_tables
+from sim.tables import number, summary_tables
+from sim.terminal import print_table
 from sim.whole_file import whole_file
 
 METRICS = ("output_tokens_per_s", "ttft_mean_s", "tpot_mean_s")  # whose intervals are watched

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.table import Table
 
 from sim.errors import UserError
-from sim.tables import print_table
+from sim.terminal import print_table
 from sim.token_counts import token_counter
 from sim.trace.beside import check_place
 from sim.trace.comparison import comparison, misfits

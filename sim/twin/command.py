@@ -7,7 +7,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from sim.errors import UserError
@@ -16,6 +15,8 @@ from sim.latency.timed_steps import measured_steps, write_steps
 from sim.metrics import PERCENTILES, Row
 from sim.scenario import Scenario
 from sim.scenario.file import load_scenario
+from sim.tables import three_digits
+from sim.terminal import print_table
 from sim.twin.calibrate import time_steps
 from sim.twin.twin import Twin, check_can_be_twinned, run_twin
 
@@ -98,7 +99,7 @@ def _error(real: float | None, simulated: float | None) -> float | None:
 
 
 def _print_twin(twin: Twin) -> None:
-    Console(markup=False, highlight=False).print(_table(twin))
+    print_table(_table(twin))
     print(
         f"load {twin.busy_share:.0%}: {twin.real['steps']} steps in {twin.real['span_s']:.1f} s; "
         f"a CPU was at work on them for {twin.cpu_share:.0%} of their time",
@@ -147,4 +148,4 @@ def _number(name: str, value: float | None) -> str:
     if value is None:
         return "-"
     shown = value * 1000 if name.endswith("_s") and name != "output_tokens_per_s" else value
-    return f"{shown:.0f}" if shown >= 1000 else f"{shown:.3g}"
+    return three_digits(shown)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rich.table import Table
 
-from sim.tables import print_table
+from sim.terminal import print_table
 from sim.vllm_import.diff import Comparison, Row, Shares
 from sim.vllm_import.scrape import Scrape
 from sim.vllm_import.simulated import SimulatedRun

@@ -12,7 +12,7 @@ class Metric(NamedTuple):
     meaning: str
 
 
-_TIMES = {
+TIMES = {  # by the first word of their columns
     "ttft": "from a request's arrival to its first output token, queueing included",
     "tpot": "(last token - first token) / (output tokens - 1), per request",
     "itl": "between consecutive output tokens of a request, over all gaps",
@@ -33,7 +33,7 @@ _SLOTS = {
 def _times() -> dict[str, Metric]:
     return {
         f"{name}_{part}_s": Metric("s", f"{words} {meaning}")
-        for name, meaning in _TIMES.items()
+        for name, meaning in TIMES.items()
         for part, words in (
             ("mean", "mean time"),
             *((f"p{percent}", f"percentile {percent} of the time") for percent in PERCENTILES),

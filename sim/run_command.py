@@ -40,7 +40,9 @@ def run_scenario(
 ) -> None:
     """Run a scenario unless its results are there already, and print its summary.
 
-    output_format: table, json or csv. Raises UserError and WorkloadError for mistakes of the user.
+    output_format: table, json, csv or prometheus.
+
+    Raises UserError and WorkloadError for mistakes of the user.
     """
     scenario = load_scenario(path, overrides)
     folder = folder_for(scenario, out, stepwise=stepwise)
@@ -48,7 +50,13 @@ def run_scenario(
     if is_new:
         with new_folder(folder) as partial:
             write_run(partial, scenario, _run(scenario, quiet=quiet, stepwise=stepwise))
-    _print_summary(read_summary(folder), list(scenario.sweep), output_format)
+    if output_format == "prometheus":
+        from sim.prometheus.families import families_of_run
+        from sim.prometheus.text import exposition
+
+        print(exposition(families_of_run(folder, scenario)), end="")
+    else:
+        _print_summary(read_summary(folder), list(scenario.sweep), output_format)
     classes = read_classes(folder)
     if output_format == "table" and classes is not None and not scenario.sweep:
         print_table(class_table(classes))

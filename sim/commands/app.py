@@ -26,7 +26,7 @@ class OutputFormat(StrEnum):
     CSV = "csv"
 
 
-# Of every command that prints results.
+# Of every command that prints results. Beside --format it is short for --format json.
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
@@ -45,3 +45,14 @@ def _main(
         ),
     ] = False,
 ) -> None: ...
+
+
+def chosen_format(output_format: StrEnum, *, as_json: bool) -> str:
+    """The value of --format, or json. Raises UserError where the two contradict each other."""
+    from sim.errors import UserError
+
+    if as_json and output_format.value not in ("table", "json"):
+        raise UserError(
+            f"--json: got --format {output_format.value} beside it, expected one of the two"
+        )
+    return "json" if as_json else str(output_format.value)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sim.commands.app import OutputFormat, app
+from sim.commands.app import AsJson, OutputFormat, app, chosen_format
 
 
 class BackendName(StrEnum):
@@ -53,6 +53,7 @@ def sweep(
     output_format: Annotated[
         OutputFormat, typer.Option("--format", help="How the results are printed.")
     ] = OutputFormat.TABLE,
+    as_json: AsJson = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar and no notes.")] = False,
 ) -> None:
     """Run a scenario at many points, several times each, over all cores or a cluster.
@@ -72,7 +73,7 @@ def sweep(
         warmup=warmup,
         backend=Backend(backend.value, address),
         out=out,
-        output_format=output_format.value,
+        output_format=chosen_format(output_format, as_json=as_json),
         quiet=quiet,
     )
     sweep_scenario(scenario, settings or [], options)
@@ -150,7 +151,7 @@ def plan(
         str | None, typer.Option(help="Of the scheduler of a Dask or Ray cluster.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the folders of plans.")] = Path("plans"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, not words.")] = False,
+    as_json: AsJson = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar and no notes.")] = False,
 ) -> None:
     """Find the most that keeps promises of latency, or the least that is needed, and how surely.

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sim.commands.app import app
+from sim.commands.app import AsJson, app
 
 
 class LatencyKind(StrEnum):
@@ -37,7 +37,7 @@ def validate(
     out: Annotated[Path, typer.Option(help="Folder for the rows and the figure.")] = Path(
         "runs/validation"
     ),
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Predict runs that were measured on real systems, and print how far off that is.
 
@@ -70,7 +70,7 @@ def reproduce(
     out: Annotated[Path, typer.Option(help="Folder for pages and figures.")] = Path(
         "runs/reproduced"
     ),
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, not tables.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Simulate what publications printed, and set ours beside theirs.
 
@@ -88,6 +88,7 @@ def fit_roofline(
     model: Annotated[
         str | None, typer.Option(help="Model whose layers were measured, where they were.")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Fit what share of its peaks a GPU reaches, as sim/catalogue/efficiency.toml has it.
 
@@ -95,7 +96,7 @@ def fit_roofline(
     """
     from sim.fit_roofline.command import print_efficiency
 
-    print_efficiency(hardware, folders, model)
+    print_efficiency(hardware, folders, model, as_json=as_json)
 
 
 class Device(StrEnum):

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from sim.commands.app import app
+from sim.commands.app import AsJson, app
 
 
 @app.command()
@@ -20,6 +20,7 @@ def calibrate(
     out: Annotated[Path, typer.Option(help="CSV file for the steps; replaced if there.")] = Path(
         "steps.csv"
     ),
+    as_json: AsJson = False,
 ) -> None:
     """Time the toy engine's steps on this machine and fit a latency model to them.
 
@@ -29,7 +30,7 @@ def calibrate(
     """
     from sim.twin.command import calibrate_scenario
 
-    calibrate_scenario(scenario, overrides or [], out)
+    calibrate_scenario(scenario, overrides or [], out, as_json=as_json)
 
 
 @app.command()
@@ -39,7 +40,7 @@ def twin(
         list[str] | None,
         typer.Option("--set", help="Override one key: --set workload.requests=100 (repeatable)."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, not tables.")] = False,
+    as_json: AsJson = False,
     in_cpu_time: Annotated[
         bool,
         typer.Option(

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from sim.commands.app import app
+from sim.commands.app import AsJson, app
 
 
 @app.command()
@@ -31,7 +31,7 @@ def trace(
     fit: Annotated[
         Path | None, typer.Option(help="New scenario with a workload that resembles it, .yaml.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, not tables.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Say what is in a trace: requests, rates, lengths, and how much of them could be shared.
 

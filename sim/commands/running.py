@@ -6,7 +6,16 @@ from typing import Annotated
 
 import typer
 
-from sim.commands.app import OutputFormat, app
+from sim.commands.app import AsJson, app, chosen_format
+
+
+class RunFormat(StrEnum):
+    """How the results of a run are printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+    PROMETHEUS = "prometheus"
 
 
 class Batching(StrEnum):
@@ -34,8 +43,9 @@ def run(
         ),
     ] = False,
     output_format: Annotated[
-        OutputFormat, typer.Option("--format", help="What is printed.")
-    ] = OutputFormat.TABLE,
+        RunFormat, typer.Option("--format", help="What is printed.")
+    ] = RunFormat.TABLE,
+    as_json: AsJson = False,
 ) -> None:
     """Run every system of a scenario, print the comparison and leave a folder of results.
 
@@ -50,7 +60,7 @@ def run(
         out,
         quiet=quiet,
         stepwise=stepwise,
-        output_format=output_format.value,
+        output_format=chosen_format(output_format, as_json=as_json),
     )
 
 
@@ -72,6 +82,7 @@ def demo(
             "--prefix-sharing/--no-prefix-sharing", help="Share blocks of equal prefixes."
         ),
     ] = True,
+    as_json: AsJson = False,
 ) -> None:
     """Continue prompts with the toy transformer and show the paged cache at every step.
 
@@ -79,17 +90,17 @@ def demo(
 
     Example: kvsim demo --prompts "hello world" "hello there" "goodbye" --max-new 16
     """
-    from sim.demo import demo_lines
+    from sim.demo import print_demo
 
-    for line in demo_lines(
+    print_demo(
         prompts,
         max_new_tokens=max_new,
         block_size=block_size,
         num_blocks=num_blocks,
         batching=batching.value,
         enable_prefix_caching=prefix_sharing,
-    ):
-        print(line)
+        as_json=as_json,
+    )
 
 
 @app.command()
@@ -104,7 +115,7 @@ def explain(
         list[str] | None,
         typer.Option(help="Which point of a sweep: --at engine.block_size=8 (repeatable)."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, not tables.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Say where the time of requests went: queueing, for what; prompts; decodes; preemptions.
 

@@ -26,7 +26,9 @@ def write_starter(file: Path, trace: Path | None) -> None:
     with whole_file(schema) as path:
         path.write_text(schema_text(), "utf-8")
     with whole_file(file) as path:
-        path.write_text(MODELINE.format(path=FILE) + "\n" + text.replace("FILE", str(file)), "utf-8")
+        path.write_text(
+            MODELINE.format(path=FILE) + "\n" + text.replace("FILE", str(file)), "utf-8"
+        )
     print(f"written to {file}, and its schema to {schema}", file=sys.stderr)
 
 

@@ -30,7 +30,9 @@ _ANY_REQUESTS = {
 _LATENCIES = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E"}
 
 
-def calibrate_scenario(path: Path | None, overrides: list[str], out: Path) -> None:
+def calibrate_scenario(
+    path: Path | None, overrides: list[str], out: Path, *, as_json: bool
+) -> None:
     """Time the steps of all systems of a scenario, write them to `out` and print what they fit.
 
     Without a scenario: the defaults. Raises UserError and WorkloadError for mistakes of the user.
@@ -47,8 +49,11 @@ def calibrate_scenario(path: Path | None, overrides: list[str], out: Path) -> No
     )
     write_steps(out, steps)
     found = fit(steps)
-    print(f"step times: {describe(found.latency)}")
-    print(f"fitted to {describe_residuals(found.residuals)}")
+    if as_json:
+        print(json.dumps(asdict(found), indent=1))
+    else:
+        print(f"step times: {describe(found.latency)}")
+        print(f"fitted to {describe_residuals(found.residuals)}")
     print(f"written to {out}", file=sys.stderr)
 
 

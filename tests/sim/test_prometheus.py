@@ -1,4 +1,4 @@
-"""Results as metrics of Prometheus: valid text, vLLM's names, and numbers that are the run's own."""
+"""Results as metrics of Prometheus: valid text, names of vLLM, numbers of the run."""
 
 import json
 import re

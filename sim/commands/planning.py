@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from sim.commands.app import AsJson, OutputFormat, app, chosen_format
+from sim.commands import completion
+from sim.commands.app import AsJson, OutputFormat, ScenarioFile, app, chosen_format
 
 
 class BackendName(StrEnum):
@@ -19,13 +20,14 @@ class BackendName(StrEnum):
 
 @app.command()
 def sweep(
-    scenario: Annotated[Path, typer.Argument(help="Scenario file (YAML).")],
+    scenario: ScenarioFile,
     settings: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
             help="Values of one key: --set engine.block_size=8,16,32 (repeatable; all "
             "combinations are run); a single value is set in all runs.",
+            autocompletion=completion.settings,
         ),
     ] = None,
     seeds: Annotated[
@@ -90,7 +92,7 @@ class Find(StrEnum):
 
 @app.command()
 def plan(
-    scenario: Annotated[Path, typer.Argument(help="Scenario file (YAML).")],
+    scenario: ScenarioFile,
     slo: Annotated[
         str,
         typer.Option(
@@ -110,6 +112,7 @@ def plan(
             "--set",
             help="One value is set; several are alternatives, each searched: "
             "--set hardware=a100-80gb,h100-80gb --set deployment.tensor_parallel_size=1,2",
+            autocompletion=completion.settings,
         ),
     ] = None,
     optimize: Annotated[

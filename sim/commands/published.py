@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from sim.commands import completion
 from sim.commands.app import AsJson, app
 
 
@@ -58,7 +59,11 @@ def validate(
 @app.command()
 def reproduce(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Publications, such as vllm-0.6.0; without: all.")
+        list[str] | None,
+        typer.Argument(
+            help="Publications, such as vllm-0.6.0; without: all.",
+            autocompletion=completion.published,
+        ),
     ] = None,
     scenarios: Annotated[
         Path, typer.Option(help="Folder of published figures and of their scenarios.")
@@ -83,10 +88,19 @@ def reproduce(
 
 @app.command()
 def fit_roofline(
-    hardware: Annotated[str, typer.Argument(help="GPU of the catalogue.")],
+    hardware: Annotated[
+        str,
+        typer.Argument(
+            help="GPU of the catalogue.", autocompletion=completion.names_of("hardware")
+        ),
+    ],
     folders: Annotated[list[Path], typer.Argument(help="Folders of tables measured on it.")],
     model: Annotated[
-        str | None, typer.Option(help="Model whose layers were measured, where they were.")
+        str | None,
+        typer.Option(
+            help="Model whose layers were measured, where they were.",
+            autocompletion=completion.names_of("models"),
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -108,7 +122,13 @@ class Device(StrEnum):
 
 @app.command()
 def profile_gpu(
-    model: Annotated[str, typer.Argument(help="A model of the catalogue, such as llama-3.1-8b.")],
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="A model of the catalogue, such as llama-3.1-8b.",
+            autocompletion=completion.names_of("models"),
+        ),
+    ],
     out: Annotated[Path, typer.Option(help="Folder of the tables; must not exist.")],
     device: Annotated[Device, typer.Option(help="What is timed.")] = Device.CUDA,
     tp: Annotated[

@@ -5,18 +5,20 @@ from typing import Annotated
 
 import typer
 
-from sim.commands.app import AsJson, app
+from sim.commands import completion
+from sim.commands.app import AsJson, ScenarioFile, Settings, app
 
 
 @app.command()
 def calibrate(
     scenario: Annotated[
-        Path | None, typer.Argument(help="Whose toy model, engine and lengths of requests.")
+        Path | None,
+        typer.Argument(
+            help="Whose toy model, engine and lengths of requests.",
+            autocompletion=completion.scenario_files,
+        ),
     ] = None,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Override one key: --set engine.block_size=8 (repeatable)."),
-    ] = None,
+    overrides: Settings = None,
     out: Annotated[Path, typer.Option(help="CSV file for the steps; replaced if there.")] = Path(
         "steps.csv"
     ),
@@ -35,11 +37,8 @@ def calibrate(
 
 @app.command()
 def twin(
-    scenario: Annotated[Path, typer.Argument(help="Scenario file, such as scenarios/twin.yaml.")],
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Override one key: --set workload.requests=100 (repeatable)."),
-    ] = None,
+    scenario: ScenarioFile,
+    overrides: Settings = None,
     as_json: AsJson = False,
     in_cpu_time: Annotated[
         bool,

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from sim.commands.app import AsJson, app, chosen_format
+from sim.commands import completion
+from sim.commands.app import AsJson, ScenarioFile, Settings, app, chosen_format
 
 
 class RunFormat(StrEnum):
@@ -27,11 +28,8 @@ class Batching(StrEnum):
 
 @app.command()
 def run(
-    scenario: Annotated[Path, typer.Argument(help="Scenario file, such as scenarios/chat.yaml.")],
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Override one key: --set engine.block_size=8 (repeatable)."),
-    ] = None,
+    scenario: ScenarioFile,
+    overrides: Settings = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of the first run.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for run folders.")] = Path("runs"),
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar and no notes.")] = False,
@@ -105,7 +103,12 @@ def demo(
 
 @app.command()
 def explain(
-    folder: Annotated[Path, typer.Argument(help="Folder that `kvsim run` has left.")],
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            help="Folder that `kvsim run` has left.", autocompletion=completion.run_folders
+        ),
+    ],
     request: Annotated[
         int | None, typer.Argument(min=0, help="Number of a request, to see its life alone.")
     ] = None,

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from sim.commands import completion
 from sim.commands.app import AsJson, app
 
 
@@ -104,7 +105,10 @@ def metrics(
 
 @app.command()
 def diff(
-    run_folder: Annotated[Path, typer.Argument(help="A folder that kvsim run left.")],
+    run_folder: Annotated[
+        Path,
+        typer.Argument(help="A folder that kvsim run left.", autocompletion=completion.run_folders),
+    ],
     file: Annotated[
         str, typer.Argument(help="What vLLM answers at /metrics, plain or gzipped; - for stdin.")
     ],

@@ -9,7 +9,7 @@ import pandas as pd
 
 from sim.experiment import Result, plan_jobs, run_jobs
 from sim.latency.build import build_latency
-from sim.progress import progress_bar
+from sim.progress import busy, progress_bar
 from sim.run_folder import (
     folder_for,
     is_finished,
@@ -49,7 +49,9 @@ def run_scenario(
     is_new = not is_finished(folder)
     if is_new:
         with new_folder(folder) as partial:
-            write_run(partial, scenario, _run(scenario, quiet=quiet, stepwise=stepwise))
+            results = _run(scenario, quiet=quiet, stepwise=stepwise)
+            with busy("tables and figures", quiet=quiet):
+                write_run(partial, scenario, results)
     if output_format == "prometheus":
         from sim.prometheus.families import families_of_run
         from sim.prometheus.text import exposition

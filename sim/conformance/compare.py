@@ -103,13 +103,13 @@ def compare_all(paths: list[Path], *, as_json: bool = False) -> bool:
             if case.ignored:
                 ignored = ", ".join(case.ignored)
                 print(f"{folder.name}: ignored settings: {ignored}", file=sys.stderr)
-            verdict = compare(case)
-            verdicts.append((name, verdict))
-            if not as_json:
-                print(f"{name:{width}}  {verdict.num_equal:6} steps  {verdict}", flush=True)
+            verdicts.append((name, compare(case)))
     if as_json:
         rows = [{"case": name, **asdict(verdict)} for name, verdict in verdicts]
         print(json.dumps(rows, indent=1))
+    else:
+        for name, verdict in verdicts:
+            print(f"{name:{width}}  {verdict.num_equal:6} steps  {verdict}")
     return all(verdict.difference is None for _, verdict in verdicts)
 
 

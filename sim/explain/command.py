@@ -12,6 +12,7 @@ from sim.explain.bands import LATENCIES, Band, band, largest_parts, verdict
 from sim.explain.selection import read_steps, select
 from sim.explain.timeline import timeline
 from sim.explain.words import WORDS
+from sim.progress import busy
 from sim.terminal import print_table
 
 _SLOW = 99  # percentile
@@ -31,7 +32,8 @@ def explain(
 
     Raises UserError where not exactly one run, or no request of it, is meant.
     """
-    run, requests = select(folder, system, seed, at)
+    with busy(f"reading {folder}"):
+        run, requests = select(folder, system, seed, at)
     if request is not None:
         _explain_request(folder, run, requests, request, as_json=as_json)
         return
@@ -106,7 +108,8 @@ def _explain_request(
     if rows.empty:
         last = int(requests["request"].max())
         raise UserError(f"{folder}: got request {number}, expected one of 0 to {last}")
-    events = timeline(rows.iloc[0], read_steps(folder, run))
+    with busy(f"reading {folder}"):
+        events = timeline(rows.iloc[0], read_steps(folder, run))
     if as_json:
         listed = [{"time_ns": time_ns, "event": words} for time_ns, words in events]
         print(json.dumps({"run": run, "request": number, "events": listed}))

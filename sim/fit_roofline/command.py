@@ -7,6 +7,7 @@ from pathlib import Path
 
 from sim import catalogue
 from sim.fit_roofline.fit import RooflineFit, fit_roofline
+from sim.progress import busy
 
 _MOST_SHARE = 1.1  # of a peak: data sheets, and what clocks reach, differ by less
 
@@ -20,7 +21,8 @@ def print_efficiency(
     """
     if model:
         catalogue.load_model(model)  # for its mistakes, though not all tables need it
-    fits = fit_roofline(hardware, folders, model)
+    with busy(f"fitting {hardware}"):
+        fits = fit_roofline(hardware, folders, model)
     if as_json:
         print(json.dumps([asdict(fit) for fit in fits], indent=1))
     else:

@@ -12,7 +12,7 @@ from rich.table import Table
 from sim.errors import InterruptedRun, UserError
 from sim.experiment import Job
 from sim.parallel import Backend
-from sim.progress import progress_bar
+from sim.progress import busy, planner, progress_bar
 from sim.run_command import assumptions
 from sim.scenario import Scenario
 from sim.scenario.file import dump_scenario
@@ -52,7 +52,8 @@ def sweep_scenario(path: Path, settings: list[str], options: Options) -> None:
     frame = as_frame(measured)
     if not frame["finished"].any():
         raise UserError("none of the requests is served at any point; `kvsim run` says why")
-    _write(folder, scenario, frame)
+    with busy("tables and figures", quiet=options.quiet):
+        _write(folder, scenario, frame)
     _print(frame, list(scenario.sweep), options.output_format)
     if not options.quiet:
         for line in [_of_window(frame, warmup), *assumptions(scenario)[1:]]:
@@ -70,16 +71,11 @@ def _measure(
     num_seeds = options.seeds or scenario.replications
     with progress_bar(quiet=options.quiet) as progress:
         task = progress.add_task(scenario.name, total=0)
-
-        def planned(num: int) -> None:
-            total = progress.tasks[task].total or 0
-            progress.update(task, total=total + num)
-
         runner = Runner(
             Store(results),
             warmup,
             options.backend,
-            on_planned=planned,
+            on_planned=planner(progress, task),
             on_done=lambda: progress.advance(task),
         )
 

@@ -13,6 +13,7 @@ from sim.errors import UserError
 from sim.latency.fitted import describe, describe_residuals, fit
 from sim.latency.timed_steps import measured_steps, write_steps
 from sim.metrics import PERCENTILES, Row
+from sim.progress import bar_between_measurements
 from sim.scenario import Scenario
 from sim.scenario.file import load_scenario
 from sim.tables import three_digits
@@ -44,9 +45,12 @@ def calibrate_scenario(
     else:
         scenario = Scenario.parse({"name": "defaults", "workload": _ANY_REQUESTS})
     _check_can_be_written(out)
-    steps = measured_steps(
-        step for system in scenario.systems for step in time_steps(scenario, system)
-    )
+    with bar_between_measurements() as tell:
+        steps = measured_steps(
+            step
+            for system in scenario.systems
+            for step in time_steps(scenario, system, tell, f"{system}: calibrating")
+        )
     write_steps(out, steps)
     found = fit(steps)
     if as_json:
@@ -80,7 +84,8 @@ def twin_scenario(path: Path, overrides: list[str], *, as_json: bool, in_cpu_tim
     twins = []
     for system in scenario.systems:
         print(f"{system}: calibrating, then running in real time ...", file=sys.stderr)
-        twins.append(run_twin(scenario, system, in_cpu_time=in_cpu_time))
+        with bar_between_measurements() as tell:
+            twins.append(run_twin(scenario, system, in_cpu_time=in_cpu_time, tell=tell))
         if not as_json:
             _print_twin(twins[-1])
     if as_json:

@@ -4,6 +4,7 @@ import json
 import sys
 from pathlib import Path
 
+from sim.progress import busy
 from sim.vllm_import.draft import Draft, write_draft
 from workloads import read_source
 
@@ -49,7 +50,8 @@ def diff(folder: Path, file: str, since: str | None, system: str | None, *, as_j
     from sim.vllm_import.simulated import read_run
 
     scrape = read_scrape(read_source(file), read_source(since) if since else None)
-    run = read_run(folder, system)
-    scrape = scrape.of_system(run.system)
-    found = compare(run, scrape)
+    with busy(f"reading {folder}"):
+        run = read_run(folder, system)
+        scrape = scrape.of_system(run.system)
+        found = compare(run, scrape)
     (print_json if as_json else print_comparison)(found, run, scrape)

@@ -15,9 +15,9 @@ class Metric(NamedTuple):
 TIMES = {  # by the first word of their columns
     "ttft": "from a request's arrival to its first output token, queueing included",
     "tpot": "(last token - first token) / (output tokens - 1), per request",
-    "itl": "between consecutive output tokens of a request, over all gaps",
     "e2e": "from a request's arrival to its last output token",
     "queueing": "from a request's arrival until it is first scheduled",
+    "itl": "between consecutive output tokens of a request, over all gaps",
 }
 _SLOTS = {
     "live": "that hold computed tokens of running requests, shared ones counted once",

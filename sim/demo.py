@@ -46,8 +46,9 @@ def demo_lines(prompts: list[str], **settings: Any) -> Iterator[str]:
     Raises ConfigError and RequestError for settings and prompts that the engine refuses.
     """
     texts: dict[int, str] = {}
+    steps = _steps(prompts, texts, **settings)
     yield "step  blocks in use  blocks shared  tokens produced  running prompts"
-    for step in _steps(prompts, texts, **settings):
+    for step in steps:
         numbers = f"{step.step:4}  {step.blocks_in_use:13}  {step.blocks_shared:13}"
         yield f"{numbers}  {step.tokens_produced:15}  {' '.join(map(str, step.running))}"
     yield ""
@@ -65,7 +66,7 @@ def _steps(
     batching: str,
     enable_prefix_caching: bool,
 ) -> Iterator[DemoStep]:
-    """Serve the prompts; what comes out goes to `texts`, by the number of the prompt."""
+    """The steps in which prompts are served; what comes out goes to `texts`, by their numbers."""
     max_model_len = max(len(encode(prompt)) for prompt in prompts) + max_new_tokens
     config = EngineConfig(
         block_size=block_size,
@@ -79,10 +80,14 @@ def _steps(
     for number, prompt in enumerate(prompts, start=1):
         engine.add_request(Request(number, TokenPrompt(encode(prompt)), max_new_tokens))
     texts.update(dict.fromkeys(range(1, len(prompts) + 1), ""))
+    return _served(engine, texts)
+
+
+def _served(engine: Engine, texts: dict[int, str]) -> Iterator[DemoStep]:
     while engine.has_work:
         engine.close_batch()  # nobody else will come
         step = engine.schedule()
-        num_used = num_blocks - engine.kv.num_free_blocks
+        num_used = engine.config.num_blocks - engine.kv.num_free_blocks
         num_shared = engine.kv.num_shared_blocks
         running = [int(seq.request.request_id) for seq in engine.scheduler.running]
         outputs = engine.commit(step, engine.run(step))

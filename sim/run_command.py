@@ -61,10 +61,10 @@ def run_scenario(
         _print_summary(read_summary(folder), list(scenario.sweep), output_format)
     classes = read_classes(folder)
     if output_format == "table" and classes is not None and not scenario.sweep:
-        print_table(class_table(classes))
+        print_table(class_table(classes), num_names=2)
     replicas = read_replicas(folder)
     if output_format == "table" and replicas is not None and not scenario.sweep:
-        print_table(replica_table(replicas))
+        print_table(replica_table(replicas), num_names=2)
     if not quiet:
         notes = read_notes(folder)
         for line in [*assumptions(scenario), *notes[:_MOST_NOTES]]:
@@ -89,7 +89,7 @@ def _print_summary(summary: pd.DataFrame, label_keys: list[str], output_format: 
         print(json.dumps(rows.to_dict("records"), indent=1))
     else:
         for table in summary_tables(summary, label_keys):
-            print_table(table)
+            print_table(table, num_names=max(len(label_keys), 1))
 
 
 def assumptions(scenario: Scenario) -> list[str]:

@@ -33,7 +33,7 @@ def _parts(table: Table, num_names: int, width: int) -> Iterator[Table]:
     if sum(widths) - right <= width or any(column.ratio for column in table.columns):
         yield _with(table, table.columns)
         return
-    names = _folded(table.columns[:num_names], widths, width // 2)
+    names = _folded(table.columns[:num_names], widths, width * 3 // 5)
     left_over = width - sum(min(w, c.max_width or w) for w, c in zip(widths, names, strict=False))
     for place, group in enumerate(_groups(widths[num_names:], left_over + right)):
         others = [table.columns[num_names + number] for number in group]

@@ -24,7 +24,6 @@ from engine import (
 )
 from sim.conformance.recording import file_in, read_objects, read_settings, read_workload, to_config
 from sim.errors import UserError
-from sim.progress import progress_bar
 
 _NO_STOP_TOKEN = -1  # the recorded ids may be any number from 0
 
@@ -97,19 +96,17 @@ def compare_all(paths: list[Path], *, as_json: bool = False) -> bool:
     folders = [folder for path in paths for folder in find_cases(path)]
     width = max(len(folder.absolute().name) for folder in folders)
     verdicts: list[tuple[str, Verdict]] = []
-    with progress_bar() as progress:
-        for folder in progress.track(folders, description="cases"):
-            case, name = read_case(folder), folder.absolute().name
-            if case.ignored:
-                ignored = ", ".join(case.ignored)
-                print(f"{folder.name}: ignored settings: {ignored}", file=sys.stderr)
-            verdicts.append((name, compare(case)))
+    for folder in folders:
+        case, name = read_case(folder), folder.absolute().name
+        if case.ignored:
+            print(f"{folder.name}: ignored settings: {', '.join(case.ignored)}", file=sys.stderr)
+        verdict = compare(case)
+        verdicts.append((name, verdict))
+        if not as_json:
+            print(f"{name:{width}}  {verdict.num_equal:6} steps  {verdict}", flush=True)
     if as_json:
         rows = [{"case": name, **asdict(verdict)} for name, verdict in verdicts]
         print(json.dumps(rows, indent=1))
-    else:
-        for name, verdict in verdicts:
-            print(f"{name:{width}}  {verdict.num_equal:6} steps  {verdict}")
     return all(verdict.difference is None for _, verdict in verdicts)
 
 

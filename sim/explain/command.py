@@ -64,12 +64,12 @@ def _table(latency: str, all: Band, slowest: Band) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(f"\n{_TITLES[latency]}")
     for heading, what in (
-        (f"all\n{all.requests:,}", all),
-        (f"slowest\n{slowest.requests:,}", slowest),
+        ("all", all),
+        ("slowest", slowest),
     ):
         unit = "requests" if what.requests != 1 else "request"
-        table.add_column(f"{heading} {unit}, s", justify="right")
-        table.add_column("\n%", justify="right")
+        table.add_column(f"{heading}\n{what.requests:,} {unit}, s", justify="right")
+        table.add_column(f"{heading}\n%", justify="right")
     for name in all.parts_s:
         if all.parts_s[name] or slowest.parts_s[name]:
             cells = [

@@ -98,9 +98,9 @@ def print_findings(findings: Findings, prices: Prices) -> None:
     """The answer and what it rests on. prices: empty: nothing is said of costs."""
     plans, looks, best, beside = findings
     if len(plans) > 1:
-        print_table(_alternatives_table(plans, prices))
+        print_table(_alternatives_table(plans, prices), num_names=max(len(plans[0][0]), 1))
     if looks.all:
-        print_table(_looks_table(looks.all, best.goal))
+        print_table(_looks_table(looks.all, best.goal), num_names=len(looks.all[0].labels))
     if looks.num_impossible:
         print(f"combinations that cannot be: {looks.num_impossible}\n")
     if best.answer is None:

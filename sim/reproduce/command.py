@@ -38,8 +38,8 @@ def reproduce(
         print(data)
     else:
         for name, (results, outcomes) in done.items():
-            for table in tables(papers[name], results, outcomes):
-                print_table(table)
+            for table, num_names in tables(papers[name], results, outcomes):
+                print_table(table, num_names=num_names)
             print(f"{name}: {count(results, outcomes)}\n")
         if len(done) > 1:
             results = [result for values, _ in done.values() for result in values]

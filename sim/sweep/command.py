@@ -122,9 +122,10 @@ def _print(frame: pd.DataFrame, keys: list[str], output_format: str) -> None:
         print(json.dumps(rows.to_dict("records"), indent=1))
     else:
         for table in summary_tables(frame, keys):
-            print_table(table)
+            print_table(table, num_names=max(len(keys), 1))
         if frame["system"].nunique() > 1:
-            print_table(_difference_table(differences(frame, METRICS), frame["system"].iloc[0]))
+            table = _difference_table(differences(frame, METRICS), frame["system"].iloc[0])
+            print_table(table, num_names=1 + len(keys))
 
 
 def _difference_table(paired: pd.DataFrame, first: str) -> Table:

@@ -79,7 +79,8 @@ class _Calibration:
             for num_users in self._rng.sample(self._levels, len(self._levels)):
                 num_requests = _num_requests(num_users, self._workload)
                 self._serve(Senders(num_requests, [0] * num_users, 0))
-                tell(min(self._clock.now_ns() / 1e9 / BUDGET_S, 1.0))
+                now_s = self._clock.now_ns() / 1e9
+                tell(now_s / max(now_s, BUDGET_S))
             if not self._replica.timed_steps:
                 raise UserError("none of the requests can be served")
             for _ in range(_NUM_WAKES if self._mean_gap_s else 0):

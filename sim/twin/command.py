@@ -32,7 +32,7 @@ _LATENCIES = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E"}
 
 
 def calibrate_scenario(
-    path: Path | None, overrides: list[str], out: Path, *, as_json: bool
+    path: Path | None, overrides: list[str], out: Path, *, as_json: bool = False
 ) -> None:
     """Time the steps of all systems of a scenario, write them to `out` and print what they fit.
 

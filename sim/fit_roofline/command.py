@@ -13,7 +13,7 @@ _MOST_SHARE = 1.1  # of a peak: data sheets, and what clocks reach, differ by le
 
 
 def print_efficiency(
-    hardware: str, folders: list[Path], model: str | None, *, as_json: bool
+    hardware: str, folders: list[Path], model: str | None, *, as_json: bool = False
 ) -> None:
     """Print an entry of efficiency.toml, or all fits as JSON.
 

@@ -1,8 +1,10 @@
 """Where the command `kvsim` starts and ends: signals, mistakes, exit statuses."""
 
+import os
 import signal
 import sys
 from io import TextIOWrapper
+from itertools import count
 
 from sim.errors import InterruptedRun
 
@@ -15,14 +17,35 @@ _TERMINATED = 143  # 128 + SIGTERM
 def main() -> None:
     """Entry point: user mistakes are one line on stderr and exit status 2."""
     signal.signal(signal.SIGTERM, _end_cleanly)
+    _heed_ctrl_c()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal may not know every character
-    sys.exit(_run_app())
+    status = _run_app()
+    if status == _INTERRUPTED:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # what is left is to end
+    sys.exit(status)
 
 
 def _end_cleanly(*_: object) -> None:
     sys.exit(_TERMINATED)
+
+
+def _heed_ctrl_c() -> None:
+    """The first ends the command; a second, while it cleans up, does no harm; a third kills."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as of a process in the background
+        return
+    presses = count(1)
+
+    def press(*_: object) -> None:
+        number = next(presses)
+        if number == 1:
+            raise KeyboardInterrupt
+        if number > 2:
+            os._exit(_INTERRUPTED)
+        os.write(2, b"kvsim: cleaning up; once more to end at once\n")
+
+    signal.signal(signal.SIGINT, press)
 
 
 def _run_app() -> int:

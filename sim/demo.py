@@ -1,6 +1,8 @@
 """What `kvsim demo` shows: the real engine and the toy transformer at work, step by step."""
 
+import json
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from engine import (
     Engine,
@@ -61,25 +63,54 @@ class Demo:
         return len(outputs)
 
     @property
-    def results(self) -> list[str]:
-        """A line for each prompt, with what came out so far."""
-        return [
-            f"{number}: {printable(prompt)}  ->  {text}"
-            for number, (prompt, text) in enumerate(
-                zip(self._prompts, self._texts, strict=True), start=1
-            )
-        ]
+    def results(self) -> list[tuple[str, str]]:
+        """Of each prompt, what came out so far."""
+        return list(zip(self._prompts, self._texts, strict=True))
+
+
+class DemoStep(NamedTuple):
+    """What the cache and the scheduler show after a step. running: numbers of prompts, from 1."""
+
+    step: int
+    blocks_in_use: int
+    blocks_shared: int
+    tokens_produced: int
+    running: list[int]
+
+
+def print_demo(demo: Demo, *, as_json: bool) -> None:
+    """Serve the prompts and print the lines of `demo_lines`, or the same as one JSON object."""
+    if not as_json:
+        for line in demo_lines(demo):
+            print(line)
+        return
+    steps = [step._asdict() for step in _steps(demo)]
+    continued = [{"prompt": prompt, "text": text} for prompt, text in demo.results]
+    print(json.dumps({"steps": steps, "prompts": continued}, indent=1))
 
 
 def demo_lines(demo: Demo) -> Iterator[str]:
     """One line a step, then one a prompt with what came out."""
-    kv = demo.engine.kv
     yield "step  blocks in use  blocks shared  tokens produced  running prompts"
+    for step in _steps(demo):
+        numbers = f"{step.step:4}  {step.blocks_in_use:13}  {step.blocks_shared:13}"
+        yield f"{numbers}  {step.tokens_produced:15}  {' '.join(map(str, step.running))}"
+    yield ""
+    yield from result_lines(demo)
+
+
+def result_lines(demo: Demo) -> list[str]:
+    """A line for each prompt, with what came out so far."""
+    return [
+        f"{number}: {printable(prompt)}  ->  {text}"
+        for number, (prompt, text) in enumerate(demo.results, start=1)
+    ]
+
+
+def _steps(demo: Demo) -> Iterator[DemoStep]:
+    kv = demo.engine.kv
     while step := demo.schedule():
         num_used = demo.engine.config.num_blocks - kv.num_free_blocks
         num_shared = kv.num_shared_blocks
-        running = " ".join(str(seq.request.request_id) for seq in demo.engine.scheduler.running)
-        num_tokens = demo.compute(step)
-        yield f"{step.index:4}  {num_used:13}  {num_shared:13}  {num_tokens:15}  {running}"
-    yield ""
-    yield from demo.results
+        running = [int(seq.request.request_id) for seq in demo.engine.scheduler.running]
+        yield DemoStep(step.index, num_used, num_shared, demo.compute(step), running)

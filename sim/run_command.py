@@ -9,7 +9,7 @@ import pandas as pd
 
 from sim.experiment import Result, plan_jobs, run_jobs
 from sim.latency.build import build_latency
-from sim.progress import progress_bar
+from sim.progress import busy, progress_bar
 from sim.run_folder import (
     folder_for,
     is_finished,
@@ -23,7 +23,8 @@ from sim.run_folder import (
 from sim.scenario import ConstantSpec, FittedSpec, LinearSpec, Scenario
 from sim.scenario.deployed import build_config, build_deployment, build_kv_size
 from sim.scenario.file import load_scenario, points
-from sim.tables import class_table, print_table, replica_table, summary_tables
+from sim.tables import class_table, replica_table, summary_tables
+from sim.terminal import print_table
 
 _MOST_NOTES = 8  # printed; all of them are in run.json
 
@@ -39,21 +40,31 @@ def run_scenario(
 ) -> Path:
     """Run a scenario unless its results are there already; print its summary, return its folder.
 
-    output_format: table, json or csv. Raises UserError and WorkloadError for mistakes of the user.
+    output_format: table, json, csv or prometheus.
+
+    Raises UserError and WorkloadError for mistakes of the user.
     """
     scenario = load_scenario(path, overrides)
     folder = folder_for(scenario, out, stepwise=stepwise)
     is_new = not is_finished(folder)
     if is_new:
         with new_folder(folder) as partial:
-            write_run(partial, scenario, _run(scenario, quiet=quiet, stepwise=stepwise))
-    _print_summary(read_summary(folder), list(scenario.sweep), output_format)
+            results = _run(scenario, quiet=quiet, stepwise=stepwise)
+            with busy("tables and figures", quiet=quiet):
+                write_run(partial, scenario, results)
+    if output_format == "prometheus":
+        from sim.prometheus.families import families_of_run
+        from sim.prometheus.text import exposition
+
+        print(exposition(families_of_run(folder, scenario)), end="")
+    else:
+        _print_summary(read_summary(folder), list(scenario.sweep), output_format)
     classes = read_classes(folder)
     if output_format == "table" and classes is not None and not scenario.sweep:
-        print_table(class_table(classes))
+        print_table(class_table(classes), num_names=2)
     replicas = read_replicas(folder)
     if output_format == "table" and replicas is not None and not scenario.sweep:
-        print_table(replica_table(replicas))
+        print_table(replica_table(replicas), num_names=2)
     if not quiet:
         notes = read_notes(folder)
         for line in [*assumptions(scenario), *notes[:_MOST_NOTES]]:
@@ -79,7 +90,7 @@ def _print_summary(summary: pd.DataFrame, label_keys: list[str], output_format: 
         print(json.dumps(rows.to_dict("records"), indent=1))
     else:
         for table in summary_tables(summary, label_keys):
-            print_table(table)
+            print_table(table, num_names=max(len(label_keys), 1))
 
 
 def assumptions(scenario: Scenario) -> list[str]:

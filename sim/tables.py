@@ -1,18 +1,22 @@
-"""The tables a run prints: the summary, reduced to what fits a terminal of 80 columns."""
+"""The tables a run prints: the summary, reduced to what one looks at first."""
 
 import math
 from collections.abc import Callable
 
 import pandas as pd
-from rich.console import Console
-from rich.measure import Measurement
 from rich.table import Table
 
 from sim.metrics import half_width_95
 
 
-def _milliseconds(seconds: float) -> str:
-    return f"{seconds * 1000:.3g}" if seconds < 1 else f"{seconds * 1000:.0f}"
+def milliseconds(seconds: float) -> str:
+    """With three digits, or whole."""
+    return three_digits(seconds * 1000)
+
+
+def three_digits(value: float) -> str:
+    """Of a value, or all of them before the point."""
+    return f"{value:.3g}" if abs(value) < 999.5 else f"{value:.0f}"
 
 
 def _percent(share: float) -> str:
@@ -28,9 +32,9 @@ Columns = dict[str, tuple[str, Callable[[float], str]]]  # metric -> (heading, f
 
 _COLUMNS: Columns = {
     "output_tokens_per_s": ("output\ntokens/s", number),
-    "ttft_p50_s": ("TTFT\np50 ms", _milliseconds),
-    "ttft_p99_s": ("\np99 ms", _milliseconds),
-    "tpot_p50_s": ("TPOT\np50 ms", _milliseconds),
+    "ttft_p50_s": ("TTFT\np50 ms", milliseconds),
+    "ttft_p99_s": ("TTFT\np99 ms", milliseconds),
+    "tpot_p50_s": ("TPOT\np50 ms", milliseconds),
     "block_utilisation": ("blocks\nheld %", _percent),
     "live_share": ("live\n%", _percent),
     "preemptions": ("pre-\nempted", number),
@@ -42,7 +46,7 @@ _OF_CLASSES: Columns = {
     "ttft_p50_s": _COLUMNS["ttft_p50_s"],
     "ttft_p99_s": _COLUMNS["ttft_p99_s"],
     "tpot_p50_s": _COLUMNS["tpot_p50_s"],
-    "tpot_p99_s": ("\np99 ms", _milliseconds),
+    "tpot_p99_s": ("TPOT\np99 ms", milliseconds),
 }
 _OF_REPLICAS: Columns = {
     "requests": ("\nrequests", number),
@@ -141,14 +145,3 @@ def with_interval(mean: float, half_width: float | None) -> str:
     """A mean, and how far the truth may be from it with the same decimals."""
     cell = number(mean)
     return cell if not half_width else f"{cell} ± {rounded_up(half_width, cell)}"
-
-
-def print_table(table: Table) -> None:
-    """Print a table and an empty line, as wide as it is.
-
-    A narrow terminal folds the lines; cutting columns would hide results.
-    """
-    console = Console(markup=False, highlight=False)
-    wide = console.options.update(width=1000)
-    console.width = max(console.width, Measurement.get(console, wide, table).maximum)
-    console.print(table, "")

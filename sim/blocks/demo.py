@@ -9,7 +9,7 @@ from rich.text import Text
 from sim.blocks.frame import Frame, frame_of
 from sim.blocks.looks import blocks_words
 from sim.blocks.terminal import terminal_text
-from sim.demo import Demo
+from sim.demo import Demo, result_lines
 
 
 def watch_demo(demo: Demo, delay_s: float) -> None:
@@ -37,6 +37,6 @@ def _last(demo: Demo, width: int) -> Text:
 def _view(demo: Demo, frame: Frame, width: int) -> Text:
     text = terminal_text(frame, width)
     text.append(f"\nstep {frame.step}: {blocks_words(frame)}\n\n")
-    for line in demo.results:
+    for line in result_lines(demo):
         text.append(f"{line[:width]}\n")
     return text

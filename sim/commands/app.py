@@ -2,15 +2,17 @@
 
 from enum import StrEnum
 from importlib.metadata import version
+from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from sim.commands import completion
 
 # What a command needs is imported in it, so that `kvsim --help` does not wait for numpy.
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     help="Simulate KV-cache serving of language models: what will this cache, scheduler and "
@@ -31,6 +33,27 @@ class OutputFormat(StrEnum):
     CSV = "csv"
 
 
+# What many commands take.
+ScenarioFile = Annotated[
+    Path,
+    typer.Argument(
+        help="Scenario file, such as scenarios/chat.yaml.",
+        autocompletion=completion.scenario_files,
+        show_default=False,
+    ),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        help="Override one key: --set engine.block_size=8 (repeatable).",
+        autocompletion=completion.settings,
+    ),
+]
+# Of every command that prints results. Beside --format it is short for --format json.
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+
 def _print_version(is_asked: bool) -> None:
     if is_asked:
         print(f"kvsim {version('kvsim')}")
@@ -46,3 +69,14 @@ def _main(
         ),
     ] = False,
 ) -> None: ...
+
+
+def chosen_format(output_format: StrEnum, *, as_json: bool) -> str:
+    """The value of --format, or json. Raises UserError where the two contradict each other."""
+    from sim.errors import UserError
+
+    if as_json and output_format.value not in ("table", "json"):
+        raise UserError(
+            f"--json: got --format {output_format.value} beside it, expected one of the two"
+        )
+    return "json" if as_json else str(output_format.value)

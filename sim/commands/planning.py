@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from sim.commands.app import OutputFormat, WithReport, app
+from sim.commands import completion
+from sim.commands.app import AsJson, OutputFormat, ScenarioFile, WithReport, app, chosen_format
 
 
 class BackendName(StrEnum):
@@ -19,13 +20,14 @@ class BackendName(StrEnum):
 
 @app.command()
 def sweep(
-    scenario: Annotated[Path, typer.Argument(help="Scenario file (YAML).")],
+    scenario: ScenarioFile,
     settings: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
             help="Values of one key: --set engine.block_size=8,16,32 (repeatable; all "
             "combinations are run); a single value is set in all runs.",
+            autocompletion=completion.settings,
         ),
     ] = None,
     seeds: Annotated[
@@ -53,6 +55,7 @@ def sweep(
     output_format: Annotated[
         OutputFormat, typer.Option("--format", help="How the results are printed.")
     ] = OutputFormat.TABLE,
+    as_json: AsJson = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar and no notes.")] = False,
     report: WithReport = False,
 ) -> None:
@@ -73,7 +76,7 @@ def sweep(
         warmup=warmup,
         backend=Backend(backend.value, address),
         out=out,
-        output_format=output_format.value,
+        output_format=chosen_format(output_format, as_json=as_json),
         quiet=quiet,
     )
     folder = sweep_scenario(scenario, settings or [], options)
@@ -94,7 +97,7 @@ class Find(StrEnum):
 
 @app.command()
 def plan(
-    scenario: Annotated[Path, typer.Argument(help="Scenario file (YAML).")],
+    scenario: ScenarioFile,
     slo: Annotated[
         str,
         typer.Option(
@@ -114,6 +117,7 @@ def plan(
             "--set",
             help="One value is set; several are alternatives, each searched: "
             "--set hardware=a100-80gb,h100-80gb --set deployment.tensor_parallel_size=1,2",
+            autocompletion=completion.settings,
         ),
     ] = None,
     optimize: Annotated[
@@ -155,7 +159,7 @@ def plan(
         str | None, typer.Option(help="Of the scheduler of a Dask or Ray cluster.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the folders of plans.")] = Path("plans"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, not words.")] = False,
+    as_json: AsJson = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar and no notes.")] = False,
 ) -> None:
     """Find the most that keeps promises of latency, or the least that is needed, and how surely.

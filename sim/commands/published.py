@@ -1,4 +1,4 @@
-"""Commands about what is known of systems: presets, measurements, publications."""
+"""Commands about what is known of systems: measurements, publications."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from sim.commands.app import app
+from sim.commands import completion
+from sim.commands.app import AsJson, app
 
 
 class LatencyKind(StrEnum):
@@ -37,7 +38,7 @@ def validate(
     out: Annotated[Path, typer.Option(help="Folder for the rows and the figure.")] = Path(
         "runs/validation"
     ),
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Predict runs that were measured on real systems, and print how far off that is.
 
@@ -58,7 +59,11 @@ def validate(
 @app.command()
 def reproduce(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Publications, such as vllm-0.6.0; without: all.")
+        list[str] | None,
+        typer.Argument(
+            help="Publications, such as vllm-0.6.0; without: all.",
+            autocompletion=completion.published,
+        ),
     ] = None,
     scenarios: Annotated[
         Path, typer.Option(help="Folder of published figures and of their scenarios.")
@@ -70,7 +75,7 @@ def reproduce(
     out: Annotated[Path, typer.Option(help="Folder for pages and figures.")] = Path(
         "runs/reproduced"
     ),
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, not tables.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Simulate what publications printed, and set ours beside theirs.
 
@@ -83,11 +88,21 @@ def reproduce(
 
 @app.command()
 def fit_roofline(
-    hardware: Annotated[str, typer.Argument(help="GPU of the catalogue.")],
+    hardware: Annotated[
+        str,
+        typer.Argument(
+            help="GPU of the catalogue.", autocompletion=completion.names_of("hardware")
+        ),
+    ],
     folders: Annotated[list[Path], typer.Argument(help="Folders of tables measured on it.")],
     model: Annotated[
-        str | None, typer.Option(help="Model whose layers were measured, where they were.")
+        str | None,
+        typer.Option(
+            help="Model whose layers were measured, where they were.",
+            autocompletion=completion.names_of("models"),
+        ),
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Fit what share of its peaks a GPU reaches, as sim/catalogue/efficiency.toml has it.
 
@@ -95,7 +110,7 @@ def fit_roofline(
     """
     from sim.fit_roofline.command import print_efficiency
 
-    print_efficiency(hardware, folders, model)
+    print_efficiency(hardware, folders, model, as_json=as_json)
 
 
 class Device(StrEnum):
@@ -107,7 +122,13 @@ class Device(StrEnum):
 
 @app.command()
 def profile_gpu(
-    model: Annotated[str, typer.Argument(help="A model of the catalogue, such as llama-3.1-8b.")],
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="A model of the catalogue, such as llama-3.1-8b.",
+            autocompletion=completion.names_of("models"),
+        ),
+    ],
     out: Annotated[Path, typer.Option(help="Folder of the tables; must not exist.")],
     device: Annotated[Device, typer.Option(help="What is timed.")] = Device.CUDA,
     tp: Annotated[
@@ -124,19 +145,3 @@ def profile_gpu(
     from sim.profile_gpu.command import profile_gpu as profile
 
     profile(model, out, device=device.value, tensor_parallel_size=tp, max_tokens=max_tokens)
-
-
-@app.command()
-def systems(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, not a table.")] = False,
-) -> None:
-    """Show the serving systems that a scenario can name, and what settings they stand for.
-
-    In a scenario: `systems: [orca-max, vllm]`, or with other settings besides
-    `systems: {small: {preset: vllm, max_num_seqs: 8}}`.
-
-    Example: kvsim systems
-    """
-    from sim.presets_command import print_systems
-
-    print_systems(as_json=as_json)

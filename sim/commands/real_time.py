@@ -5,21 +5,24 @@ from typing import Annotated
 
 import typer
 
-from sim.commands.app import app
+from sim.commands import completion
+from sim.commands.app import AsJson, ScenarioFile, Settings, app
 
 
 @app.command()
 def calibrate(
     scenario: Annotated[
-        Path | None, typer.Argument(help="Whose toy model, engine and lengths of requests.")
+        Path | None,
+        typer.Argument(
+            help="Whose toy model, engine and lengths of requests.",
+            autocompletion=completion.scenario_files,
+        ),
     ] = None,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Override one key: --set engine.block_size=8 (repeatable)."),
-    ] = None,
+    overrides: Settings = None,
     out: Annotated[Path, typer.Option(help="CSV file for the steps; replaced if there.")] = Path(
         "steps.csv"
     ),
+    as_json: AsJson = False,
 ) -> None:
     """Time the toy engine's steps on this machine and fit a latency model to them.
 
@@ -29,17 +32,14 @@ def calibrate(
     """
     from sim.twin.command import calibrate_scenario
 
-    calibrate_scenario(scenario, overrides or [], out)
+    calibrate_scenario(scenario, overrides or [], out, as_json=as_json)
 
 
 @app.command()
 def twin(
-    scenario: Annotated[Path, typer.Argument(help="Scenario file, such as scenarios/twin.yaml.")],
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Override one key: --set workload.requests=100 (repeatable)."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, not tables.")] = False,
+    scenario: ScenarioFile,
+    overrides: Settings = None,
+    as_json: AsJson = False,
     in_cpu_time: Annotated[
         bool,
         typer.Option(

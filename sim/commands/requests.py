@@ -1,11 +1,11 @@
-"""Commands about requests: traces, and presets of workloads."""
+"""Commands about requests."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from sim.commands.app import app
+from sim.commands.app import AsJson, app
 
 
 @app.command()
@@ -31,7 +31,7 @@ def trace(
     fit: Annotated[
         Path | None, typer.Option(help="New scenario with a workload that resembles it, .yaml.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, not tables.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Say what is in a trace: requests, rates, lengths, and how much of them could be shared.
 
@@ -42,18 +42,3 @@ def trace(
     show_trace(
         file, format_name, block_size, convert, figure, fit, tokenizer=tokenizer, as_json=as_json
     )
-
-
-@app.command()
-def workloads(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, not a table.")] = False,
-) -> None:
-    """Show the kinds of requests that a scenario can name, and what settings they stand for.
-
-    In a scenario: `workload: {preset: chat, requests: 1000, arrivals: {poisson: {rate: 5}}}`.
-
-    Example: kvsim workloads
-    """
-    from sim.presets_command import print_workloads
-
-    print_workloads(as_json=as_json)

@@ -6,7 +6,17 @@ from typing import Annotated
 
 import typer
 
-from sim.commands.app import OutputFormat, WithReport, app
+from sim.commands import completion
+from sim.commands.app import AsJson, ScenarioFile, Settings, WithReport, app, chosen_format
+
+
+class RunFormat(StrEnum):
+    """How the results of a run are printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+    PROMETHEUS = "prometheus"
 
 
 class Batching(StrEnum):
@@ -18,11 +28,8 @@ class Batching(StrEnum):
 
 @app.command()
 def run(
-    scenario: Annotated[Path, typer.Argument(help="Scenario file, such as scenarios/chat.yaml.")],
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Override one key: --set engine.block_size=8 (repeatable)."),
-    ] = None,
+    scenario: ScenarioFile,
+    overrides: Settings = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of the first run.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for run folders.")] = Path("runs"),
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar and no notes.")] = False,
@@ -34,8 +41,9 @@ def run(
         ),
     ] = False,
     output_format: Annotated[
-        OutputFormat, typer.Option("--format", help="What is printed.")
-    ] = OutputFormat.TABLE,
+        RunFormat, typer.Option("--format", help="What is printed.")
+    ] = RunFormat.TABLE,
+    as_json: AsJson = False,
     report: WithReport = False,
 ) -> None:
     """Run every system of a scenario, print the comparison and leave a folder of results.
@@ -51,7 +59,7 @@ def run(
         out,
         quiet=quiet,
         stepwise=stepwise,
-        output_format=output_format.value,
+        output_format=chosen_format(output_format, as_json=as_json),
     )
     if report:
         from sim.report.command import write_report
@@ -83,6 +91,7 @@ def demo(
     delay: Annotated[
         float, typer.Option(min=0, help="Seconds for which --watch shows each step.")
     ] = 0.2,
+    as_json: AsJson = False,
 ) -> None:
     """Continue prompts with the toy transformer and show the paged cache at every step.
 
@@ -90,7 +99,7 @@ def demo(
 
     Example: kvsim demo --prompts "hello world" "hello there" "goodbye" --max-new 16 --watch
     """
-    from sim.demo import Demo, demo_lines
+    from sim.demo import Demo, print_demo
 
     shown = Demo(
         prompts,
@@ -104,14 +113,18 @@ def demo(
         from sim.blocks.demo import watch_demo
 
         watch_demo(shown, delay)
-        return
-    for line in demo_lines(shown):
-        print(line)
+    else:
+        print_demo(shown, as_json=as_json)
 
 
 @app.command()
 def explain(
-    folder: Annotated[Path, typer.Argument(help="Folder that `kvsim run` has left.")],
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            help="Folder that `kvsim run` has left.", autocompletion=completion.run_folders
+        ),
+    ],
     request: Annotated[
         int | None, typer.Argument(min=0, help="Number of a request, to see its life alone.")
     ] = None,
@@ -121,7 +134,7 @@ def explain(
         list[str] | None,
         typer.Option(help="Which point of a sweep: --at engine.block_size=8 (repeatable)."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, not tables.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Say where the time of requests went: queueing, for what; prompts; decodes; preemptions.
 

@@ -5,12 +5,14 @@ from typing import Annotated
 
 import typer
 
-from sim.commands.app import app
+from sim.commands import completion
+from sim.commands.app import AsJson, app
 
 
 @app.command()
 def conformance(
     paths: Annotated[list[Path], typer.Argument(help="Case folders, or folders of cases.")],
+    as_json: AsJson = False,
 ) -> None:
     """Compare every decision of the engine with recordings of vLLM's scheduler.
 
@@ -20,7 +22,7 @@ def conformance(
     """
     from sim.conformance.compare import compare_all
 
-    if not compare_all(paths):
+    if not compare_all(paths, as_json=as_json):
         raise typer.Exit(1)
 
 
@@ -62,6 +64,7 @@ def vllm_log(
     out: Annotated[
         Path | None, typer.Option(help="New scenario file; without: standard output.")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Make a scenario of the settings that a vLLM logged when it started, line by line.
 
@@ -71,7 +74,7 @@ def vllm_log(
     """
     from sim.vllm_import.command import import_log
 
-    import_log(file, out)
+    import_log(file, out, as_json=as_json)
 
 
 @import_app.command()
@@ -89,6 +92,7 @@ def metrics(
     out: Annotated[
         Path | None, typer.Option(help="New scenario file; without: standard output.")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Make a scenario of the load that a vLLM counted: rate, prompts, outputs, and its cache.
 
@@ -96,12 +100,15 @@ def metrics(
     """
     from sim.vllm_import.command import import_metrics
 
-    import_metrics(file, since, seconds, out)
+    import_metrics(file, since, seconds, out, as_json=as_json)
 
 
 @app.command()
 def diff(
-    run_folder: Annotated[Path, typer.Argument(help="A folder that kvsim run left.")],
+    run_folder: Annotated[
+        Path,
+        typer.Argument(help="A folder that kvsim run left.", autocompletion=completion.run_folders),
+    ],
     file: Annotated[
         str, typer.Argument(help="What vLLM answers at /metrics, plain or gzipped; - for stdin.")
     ],
@@ -111,7 +118,7 @@ def diff(
     system: Annotated[
         str | None, typer.Option(help="Which system of the run, where it has several.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, not a table.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Compare a simulated run with the metrics of a vLLM, under the names that vLLM gives them.
 

@@ -3,10 +3,11 @@
 A case is a folder of config.json, workload.jsonl and steps.jsonl (see `recording`).
 """
 
+import json
 import sys
 from collections import defaultdict, deque
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -90,21 +91,23 @@ class Case:
             yield row
 
 
-def compare_all(paths: list[Path]) -> bool:
-    """Print the verdict on each case, a line each; whether all are equal."""
+def compare_all(paths: list[Path], *, as_json: bool = False) -> bool:
+    """Print the verdict on each case, a line each, or all as JSON; whether all are equal."""
     folders = [folder for path in paths for folder in find_cases(path)]
     width = max(len(folder.absolute().name) for folder in folders)
-    all_equal = True
+    verdicts: list[tuple[str, Verdict]] = []
     for folder in folders:
-        case = read_case(folder)
+        case, name = read_case(folder), folder.absolute().name
         if case.ignored:
             print(f"{folder.name}: ignored settings: {', '.join(case.ignored)}", file=sys.stderr)
         verdict = compare(case)
-        print(
-            f"{folder.absolute().name:{width}}  {verdict.num_equal:6} steps  {verdict}", flush=True
-        )
-        all_equal = all_equal and verdict.difference is None
-    return all_equal
+        verdicts.append((name, verdict))
+        if not as_json:
+            print(f"{name:{width}}  {verdict.num_equal:6} steps  {verdict}", flush=True)
+    if as_json:
+        rows = [{"case": name, **asdict(verdict)} for name, verdict in verdicts]
+        print(json.dumps(rows, indent=1))
+    return all(verdict.difference is None for _, verdict in verdicts)
 
 
 def find_cases(path: Path) -> list[Path]:

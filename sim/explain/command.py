@@ -12,7 +12,8 @@ from sim.explain.bands import LATENCIES, Band, band, largest_parts, verdict
 from sim.explain.selection import read_steps, select
 from sim.explain.timeline import timeline
 from sim.explain.words import WORDS
-from sim.tables import print_table
+from sim.progress import busy
+from sim.terminal import print_table
 
 _SLOW = 99  # percentile
 _TITLES = {"ttft": "time to first token", "e2e": "end-to-end latency"}
@@ -31,7 +32,8 @@ def explain(
 
     Raises UserError where not exactly one run, or no request of it, is meant.
     """
-    run, requests = select(folder, system, seed, at)
+    with busy(f"reading {folder}"):
+        run, requests = select(folder, system, seed, at)
     if request is not None:
         _explain_request(folder, run, requests, request, as_json=as_json)
         return
@@ -62,12 +64,12 @@ def _table(latency: str, all: Band, slowest: Band) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(f"\n{_TITLES[latency]}")
     for heading, what in (
-        (f"all\n{all.requests:,}", all),
-        (f"slowest\n{slowest.requests:,}", slowest),
+        ("all", all),
+        ("slowest", slowest),
     ):
         unit = "requests" if what.requests != 1 else "request"
-        table.add_column(f"{heading} {unit}, s", justify="right")
-        table.add_column("\n%", justify="right")
+        table.add_column(f"{heading}\n{what.requests:,} {unit}, s", justify="right")
+        table.add_column(f"{heading}\n%", justify="right")
     for name in all.parts_s:
         if all.parts_s[name] or slowest.parts_s[name]:
             cells = [
@@ -106,7 +108,8 @@ def _explain_request(
     if rows.empty:
         last = int(requests["request"].max())
         raise UserError(f"{folder}: got request {number}, expected one of 0 to {last}")
-    events = timeline(rows.iloc[0], read_steps(folder, run))
+    with busy(f"reading {folder}"):
+        events = timeline(rows.iloc[0], read_steps(folder, run))
     if as_json:
         listed = [{"time_ns": time_ns, "event": words} for time_ns, words in events]
         print(json.dumps({"run": run, "request": number, "events": listed}))

@@ -90,7 +90,8 @@ class Evaluation:
 class Evaluator:
     """Runs of a scenario's system at whatever settings are asked for.
 
-    seeds: how many at first, and at most.
+    seeds: how many at first, and at most. on_planned, on_run: told how many more runs there are to
+    be made, as far as is known, and that one more is.
     """
 
     system: str
@@ -99,6 +100,7 @@ class Evaluator:
     warmup: Warmup
     seeds: tuple[int, int] = (4, 10)
     backend: Backend = LOCAL
+    on_planned: Callable[[int], None] = lambda _: None
     on_run: Callable[[], None] = lambda: None
 
     def glance(self, scenario: Scenario) -> tuple[Verdict, Evaluation]:
@@ -131,7 +133,13 @@ class Evaluator:
             for i in range(num_seeds)
         ]
         keys = [key_of(job, self.warmup, str(self.promises)) for job in jobs]
-        runner = Runner(self.store, self.warmup, self.backend, on_done=self.on_run)
+        runner = Runner(
+            self.store,
+            self.warmup,
+            self.backend,
+            on_planned=self.on_planned,
+            on_done=self.on_run,
+        )
         rows = runner.rows(keys, jobs, partial(_row, self.warmup, self.promises))
         for name in self.promises.names:
             if any(np.isnan(float(row[RATIO + name] or 0)) for row in rows):

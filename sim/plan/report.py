@@ -11,7 +11,8 @@ from sim.plan.goals import Goal
 from sim.plan.optimize import RUNS, Look, Looks
 from sim.plan.plan import Plan, num_gpus
 from sim.plan.prices import Prices, price_of
-from sim.tables import number, print_table
+from sim.tables import number
+from sim.terminal import print_table
 
 Beside = tuple[str, Evaluation]  # a setting as one writes it, and its runs
 NEIGHBOUR_SEEDS = 4
@@ -97,9 +98,9 @@ def print_findings(findings: Findings, prices: Prices) -> None:
     """The answer and what it rests on. prices: empty: nothing is said of costs."""
     plans, looks, best, beside = findings
     if len(plans) > 1:
-        print_table(_alternatives_table(plans, prices))
+        print_table(_alternatives_table(plans, prices), num_names=max(len(plans[0][0]), 1))
     if looks.all:
-        print_table(_looks_table(looks.all, best.goal))
+        print_table(_looks_table(looks.all, best.goal), num_names=len(looks.all[0].labels))
     if looks.num_impossible:
         print(f"combinations that cannot be: {looks.num_impossible}\n")
     if best.answer is None:

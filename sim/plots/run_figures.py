@@ -30,8 +30,9 @@ class Shown(NamedTuple):
 
 
 class RunFigure(NamedTuple):
-    """needs: what a run must have for it, in words; None where every run has it."""
+    """shows: in a few words. needs: what a run must have for it; None where every run has it."""
 
+    shows: str
     draw: Callable[[Shown], Figure | None]
     needs: str | None = None
 
@@ -43,17 +44,34 @@ def _over_key(draw: Callable[[pd.DataFrame, str], Figure]) -> Callable[[Shown], 
 _A_NUMBER = "a sweep of one key, over numbers"
 
 FIGURES = {
-    "throughput": RunFigure(_over_key(throughput), _A_NUMBER),
-    "latency": RunFigure(_over_key(latency), _A_NUMBER),
-    "latency_distribution": RunFigure(lambda shown: latency_distribution(shown.runs)),
-    "kv_memory": RunFigure(lambda shown: kv_memory(shown.runs)),
-    "kv_shares": RunFigure(lambda shown: kv_shares(shown.at_point, shown.runs[0])),
-    "queues": RunFigure(lambda shown: queues(shown.runs)),
+    "throughput": RunFigure(
+        "output tokens per second against what was swept", _over_key(throughput), _A_NUMBER
+    ),
+    "latency": RunFigure(
+        "p50 and p99 of TTFT and TPOT against what was swept", _over_key(latency), _A_NUMBER
+    ),
+    "latency_distribution": RunFigure(
+        "TTFT and end-to-end latency over the requests",
+        lambda shown: latency_distribution(shown.runs),
+    ),
+    "kv_memory": RunFigure(
+        "what the slots of the pool are for, over time", lambda shown: kv_memory(shown.runs)
+    ),
+    "kv_shares": RunFigure(
+        "the same, as means over time", lambda shown: kv_shares(shown.at_point, shown.runs[0])
+    ),
+    "queues": RunFigure(
+        "sequences that run and that wait, over time", lambda shown: queues(shown.runs)
+    ),
     "prefix_cache": RunFigure(
+        "what the prefix cache found of prompts, and why not more",
         lambda shown: prefix_cache(shown.runs) if any(map(has_looked, shown.runs)) else None,
         "engine.enable_prefix_caching",
     ),
-    "attribution": RunFigure(lambda shown: attribution(shown.runs)),
+    "attribution": RunFigure(
+        "what TTFT is made of, of all and of the slow requests",
+        lambda shown: attribution(shown.runs),
+    ),
 }
 _UNASKED = (
     "throughput",

@@ -11,7 +11,7 @@ from sim.reproduce.paper import Paper, load_papers
 from sim.reproduce.report import count, markdown, tables
 from sim.reproduce.run import Result, as_frame, num_points, run_paper
 from sim.run_folder import new_folder, refuse_other_folder
-from sim.tables import print_table
+from sim.terminal import print_table
 
 _DATA = "reproduced.json"
 
@@ -38,8 +38,8 @@ def reproduce(
         print(data)
     else:
         for name, (results, outcomes) in done.items():
-            for table in tables(papers[name], results, outcomes):
-                print_table(table)
+            for table, num_names in tables(papers[name], results, outcomes):
+                print_table(table, num_names=num_names)
             print(f"{name}: {count(results, outcomes)}\n")
         if len(done) > 1:
             results = [result for values, _ in done.values() for result in values]

@@ -12,20 +12,24 @@ from sim.reproduce.words import metric_words, value
 _MUCH = 2  # from so large a relative error on it is said as times
 _VERDICTS = {True: "inside", False: "OUTSIDE", None: ""}
 _HEADINGS = ("series", "at", "metric", "published", "ours", "error", "tolerance", "")
+_NUM_NAMES = 3  # of these: series, at, metric
 _OTHER_HEADINGS = ("series", "at", "metric, not printed", "ours")
 _CHECK_HEADINGS = ("what follows", "published", "ours", "expected", "")
 
 
-def tables(paper: Paper, results: list[Result], outcomes: list[Outcome]) -> list[Table]:
-    """A line for each published value, and one for each thing that follows from several."""
-    values = _table(paper.title, _HEADINGS, num_names=3)
+def tables(paper: Paper, results: list[Result], outcomes: list[Outcome]) -> list[tuple[Table, int]]:
+    """A line for each published value, and one for each thing that follows from several.
+
+    With each table how many columns say what a row is.
+    """
+    values = _table(paper.title, _HEADINGS, num_names=_NUM_NAMES)
     printed = [result for result in results if result.is_printed]
     for row in _value_rows(printed):
         values.add_row(*row)
     follows = _table("" if printed else paper.title, _CHECK_HEADINGS, num_names=1)
     for row in _outcome_rows(outcomes):
         follows.add_row(*row)
-    return [table for table in (values, follows) if table.row_count]
+    return [(table, num) for table, num in ((values, _NUM_NAMES), (follows, 1)) if table.row_count]
 
 
 def markdown(

@@ -1,5 +1,7 @@
 """Metrics and their values as a reader wants them."""
 
+from sim.tables import milliseconds, three_digits
+
 _ABBREVIATIONS = ("ttft", "tpot", "itl", "e2e")
 _SHARES = ("_share", "utilisation", "fragmentation")
 
@@ -26,5 +28,5 @@ def value(metric: str, number: float) -> str:
     if is_share(metric):
         return f"{number:.1%}"
     if metric.endswith("_per_s") or not metric.endswith("_s"):
-        return f"{number:,.0f}" if number >= 1000 else f"{number:.3g}"
-    return f"{number:.3g} s" if number >= 1 else f"{number * 1000:.3g} ms"
+        return f"{number:,.0f}" if number >= 1000 else three_digits(number)
+    return f"{number:.3g} s" if number >= 1 else f"{milliseconds(number)} ms"

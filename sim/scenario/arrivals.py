@@ -1,15 +1,21 @@
 """When requests come, as a scenario writes it."""
 
+from typing import Annotated
+
 from pydantic import Field
 
 import workloads as w
 from sim.scenario.spec import LONGEST_S, MOST, Checked, OneOf
 
+Rate = Annotated[
+    float, Field(ge=1e-6, le=1e9, description="Requests, or sessions, per second, on average.")
+]
+
 
 class ConstantRateSpec(Checked):
-    """rate: requests per second, equally spaced."""
+    """Requests that come equally spaced."""
 
-    rate: float = Field(ge=1e-6, le=1e9)
+    rate: Rate
 
     def build(self) -> w.ConstantRate:
         """See Checked."""
@@ -17,9 +23,9 @@ class ConstantRateSpec(Checked):
 
 
 class PoissonSpec(Checked):
-    """rate: requests per second."""
+    """Requests that come independently of one another, at one rate."""
 
-    rate: float = Field(ge=1e-6, le=1e9)
+    rate: Rate
 
     def build(self) -> w.Poisson:
         """See Checked."""
@@ -27,10 +33,12 @@ class PoissonSpec(Checked):
 
 
 class GammaSpec(Checked):
-    """rate: requests per second; cv: coefficient of variation of the gaps (1 is Poisson)."""
+    """Gaps of a gamma distribution."""
 
-    rate: float = Field(ge=1e-6, le=1e9)
-    cv: float
+    rate: Rate
+    cv: float = Field(
+        description="Coefficient of variation of the gaps: 1 is Poisson, above 1 is burstier."
+    )
 
     def build(self) -> w.Gamma:
         """See Checked."""
@@ -38,10 +46,10 @@ class GammaSpec(Checked):
 
 
 class WeibullSpec(Checked):
-    """rate: requests per second; shape: of the gaps (1 is Poisson, below is burstier)."""
+    """Gaps of a Weibull distribution."""
 
-    rate: float = Field(ge=1e-6, le=1e9)
-    shape: float
+    rate: Rate
+    shape: float = Field(description="Of the gaps: 1 is Poisson, below 1 is burstier.")
 
     def build(self) -> w.Weibull:
         """See Checked."""
@@ -49,12 +57,12 @@ class WeibullSpec(Checked):
 
 
 class BurstsSpec(Checked):
-    """rate, burst_rate: requests per second while calm and in bursts; means of the stays."""
+    """Poisson at one rate while it is calm, and at another in bursts."""
 
-    rate: float = Field(ge=1e-6, le=1e9)
-    burst_rate: float = Field(ge=1e-6, le=1e9)
-    mean_calm_s: float
-    mean_burst_s: float
+    rate: float = Field(ge=1e-6, le=1e9, description="Requests per second while it is calm.")
+    burst_rate: float = Field(ge=1e-6, le=1e9, description="Requests per second in a burst.")
+    mean_calm_s: float = Field(description="Mean time from a burst to the next, in seconds.")
+    mean_burst_s: float = Field(description="Mean time that a burst lasts, in seconds.")
 
     def build(self) -> w.Bursts:
         """See Checked."""
@@ -62,11 +70,11 @@ class BurstsSpec(Checked):
 
 
 class DiurnalSpec(Checked):
-    """rate: mean requests per second; peak: the highest rate over the mean."""
+    """Poisson at a rate that goes up and down as a sine."""
 
-    rate: float = Field(ge=1e-6, le=1e9)
-    peak: float
-    period_s: float
+    rate: Rate
+    peak: float = Field(description="The highest rate, in multiples of the mean: from 1 to 2.")
+    period_s: float = Field(description="From one peak to the next, in seconds.")
 
     def build(self) -> w.Diurnal:
         """See Checked."""
@@ -74,10 +82,12 @@ class DiurnalSpec(Checked):
 
 
 class WindowsSpec(Checked):
-    """rates: requests per second, of one window of window_s seconds after the other."""
+    """Poisson at a rate of its own in each window of time."""
 
-    window_s: float
-    rates: list[float] = Field(min_length=1)
+    window_s: float = Field(description="How long a window is, in seconds.")
+    rates: list[float] = Field(
+        min_length=1, description="Requests per second, of one window after the other."
+    )
 
     def build(self) -> w.Windows:
         """See Checked."""
@@ -85,10 +95,12 @@ class WindowsSpec(Checked):
 
 
 class ClosedLoopSpec(Checked):
-    """concurrency users, each sending its next request think_time_s after an answer."""
+    """Users who each send a request, wait for the answer, think, and send the next."""
 
-    concurrency: int = Field(ge=1, le=MOST)
-    think_time_s: float = Field(0.0, le=LONGEST_S)
+    concurrency: int = Field(ge=1, le=MOST, description="How many users.")
+    think_time_s: float = Field(
+        0.0, le=LONGEST_S, description="From an answer to the next request, in seconds."
+    )
 
     def build(self) -> w.ClosedLoop:
         """See Checked."""
@@ -96,16 +108,24 @@ class ClosedLoopSpec(Checked):
 
 
 class ArrivalsSpec(OneOf):
-    """When requests come."""
+    """When requests come, or sessions start: exactly one of these."""
 
-    constant: ConstantRateSpec | None = None
-    poisson: PoissonSpec | None = None
-    gamma: GammaSpec | None = None
-    weibull: WeibullSpec | None = None
-    bursts: BurstsSpec | None = None
-    diurnal: DiurnalSpec | None = None
-    windows: WindowsSpec | None = None
-    closed_loop: ClosedLoopSpec | None = None
+    constant: ConstantRateSpec | None = Field(None, description="Equally spaced.")
+    poisson: PoissonSpec | None = Field(
+        None, description="Independently of one another, at one rate."
+    )
+    gamma: GammaSpec | None = Field(None, description="With gaps of a gamma distribution.")
+    weibull: WeibullSpec | None = Field(None, description="With gaps of a Weibull distribution.")
+    bursts: BurstsSpec | None = Field(
+        None, description="At one rate while it is calm, at another in bursts."
+    )
+    diurnal: DiurnalSpec | None = Field(
+        None, description="At a rate that goes up and down as a sine."
+    )
+    windows: WindowsSpec | None = Field(None, description="At a rate for each window of time.")
+    closed_loop: ClosedLoopSpec | None = Field(
+        None, description="From users who each wait for their answer."
+    )
 
     def build(self) -> w.Arrivals | w.ClosedLoop:
         """The arrival process, or the users of a closed loop."""

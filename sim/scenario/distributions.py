@@ -12,8 +12,8 @@ from workloads.checks import LARGEST_COUNT
 class UniformSpec(Checked):
     """Whole numbers from low to high, both included."""
 
-    low: int
-    high: int
+    low: int = Field(description="The least, in tokens.")
+    high: int = Field(description="The most, in tokens.")
 
     def build(self) -> w.Uniform:
         """See Checked."""
@@ -21,10 +21,12 @@ class UniformSpec(Checked):
 
 
 class ExponentialSpec(Checked):
-    """mean: of the distribution before what is above max is drawn again."""
+    """Lengths of an exponential distribution; what is above max is drawn again."""
 
-    mean: float = Field(gt=0, le=MOST)
-    max: int
+    mean: float = Field(
+        gt=0, le=MOST, description="In tokens, before what is above max is drawn again."
+    )
+    max: int = Field(description="The most, in tokens.")
 
     def build(self) -> w.Exponential:
         """See Checked."""
@@ -32,12 +34,12 @@ class ExponentialSpec(Checked):
 
 
 class LogNormalSpec(Checked):
-    """mean: of the continuous distribution; sigma: of its logarithm; then rounded and clipped."""
+    """Lengths of a lognormal distribution, rounded, then clipped to min and max."""
 
-    mean: float = Field(gt=0, le=MOST)
-    sigma: float
-    min: int = 1
-    max: int | None = None
+    mean: float = Field(gt=0, le=MOST, description="In tokens, before they are clipped.")
+    sigma: float = Field(description="Standard deviation of the logarithm.")
+    min: int = Field(1, description="The least, in tokens.")
+    max: int | None = Field(None, description="The most, in tokens; null: no limit.")
 
     def build(self) -> w.LogNormal:
         """See Checked."""
@@ -47,7 +49,7 @@ class LogNormalSpec(Checked):
 class EmpiricalSpec(Spec):
     """Lengths drawn from those in a file, one a line."""
 
-    file: str
+    file: str = Field(description="Path of a file with a length in tokens a line.")
 
     def build(self) -> w.Empirical:
         """The distribution; only now is the file read."""
@@ -57,11 +59,13 @@ class EmpiricalSpec(Spec):
 class LengthSpec(OneOf):
     """A distribution of lengths in tokens; a bare number is a fixed length."""
 
-    fixed: int | None = Field(None, ge=1, le=LARGEST_COUNT)
-    uniform: UniformSpec | None = None
-    exponential: ExponentialSpec | None = None
-    lognormal: LogNormalSpec | None = None
-    empirical: EmpiricalSpec | None = None
+    fixed: int | None = Field(
+        None, ge=1, le=LARGEST_COUNT, description="Always so many, as a bare number says too."
+    )
+    uniform: UniformSpec | None = Field(None, description="Every length as often.")
+    exponential: ExponentialSpec | None = Field(None, description="Exponential, with a maximum.")
+    lognormal: LogNormalSpec | None = Field(None, description="Lognormal, as lengths often are.")
+    empirical: EmpiricalSpec | None = Field(None, description="Drawn from a file of lengths.")
 
     def build(self) -> w.Lengths:
         """The distribution."""
@@ -74,13 +78,18 @@ def fixed(value: Any) -> Any:
     return {"fixed": value} if is_number else value
 
 
-Lengths = Annotated[LengthSpec, BeforeValidator(fixed)]
+Lengths = Annotated[
+    LengthSpec,
+    BeforeValidator(
+        fixed, json_schema_input_type=Annotated[int, Field(ge=1, le=LARGEST_COUNT)] | LengthSpec
+    ),
+]
 
 
 class ExponentialTimeSpec(Checked):
-    """mean: in seconds."""
+    """Times of an exponential distribution."""
 
-    mean: float
+    mean: float = Field(description="In seconds.")
 
     def build(self) -> w.ExponentialTime:
         """See Checked."""
@@ -88,10 +97,10 @@ class ExponentialTimeSpec(Checked):
 
 
 class LogNormalTimeSpec(Checked):
-    """mean: in seconds; sigma: of the logarithm."""
+    """Times of a lognormal distribution."""
 
-    mean: float
-    sigma: float
+    mean: float = Field(description="In seconds.")
+    sigma: float = Field(description="Standard deviation of the logarithm.")
 
     def build(self) -> w.LogNormalTime:
         """See Checked."""
@@ -101,7 +110,7 @@ class LogNormalTimeSpec(Checked):
 class EmpiricalTimesSpec(Spec):
     """Times drawn from those in a file, seconds, one a line."""
 
-    file: str
+    file: str = Field(description="Path of a file with a time in seconds a line.")
 
     def build(self) -> w.EmpiricalTimes:
         """The distribution; only now is the file read."""
@@ -111,10 +120,12 @@ class EmpiricalTimesSpec(Spec):
 class DurationSpec(OneOf):
     """A distribution of times in seconds; a bare number is always the same."""
 
-    fixed: float | None = Field(None, ge=0, le=LONGEST_S)
-    exponential: ExponentialTimeSpec | None = None
-    lognormal: LogNormalTimeSpec | None = None
-    empirical: EmpiricalTimesSpec | None = None
+    fixed: float | None = Field(
+        None, ge=0, le=LONGEST_S, description="Always so long, as a bare number says too."
+    )
+    exponential: ExponentialTimeSpec | None = Field(None, description="Exponential.")
+    lognormal: LogNormalTimeSpec | None = Field(None, description="Lognormal.")
+    empirical: EmpiricalTimesSpec | None = Field(None, description="Drawn from a file of times.")
 
     def build(self) -> w.Durations:
         """The distribution."""
@@ -124,4 +135,9 @@ class DurationSpec(OneOf):
         return durations
 
 
-Durations = Annotated[DurationSpec, BeforeValidator(fixed)]
+Durations = Annotated[
+    DurationSpec,
+    BeforeValidator(
+        fixed, json_schema_input_type=Annotated[float, Field(ge=0, le=LONGEST_S)] | DurationSpec
+    ),
+]

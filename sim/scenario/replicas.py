@@ -11,10 +11,10 @@ MOST_REPLICAS = 1024
 
 
 class ReplicasSpec(Spec):
-    """Equal engines, each with a pool and a cache of its own, behind a router (see sim.router)."""
+    """Equal engines, each with a pool and a cache of its own, behind a router."""
 
-    count: int = Field(1, ge=1, le=MOST_REPLICAS)
-    router: RouterName = "round-robin"
+    count: int = Field(1, ge=1, le=MOST_REPLICAS, description="How many engines.")
+    router: RouterName = Field("round-robin", description="Who decides which gets a request.")
 
 
 def counted(replicas: Any) -> Any:
@@ -22,4 +22,9 @@ def counted(replicas: Any) -> Any:
     return {"count": replicas} if type(replicas) in (int, float) else replicas
 
 
-Replicas = Annotated[ReplicasSpec, BeforeValidator(counted)]
+Replicas = Annotated[
+    ReplicasSpec,
+    BeforeValidator(
+        counted, json_schema_input_type=Annotated[int, Field(ge=1, le=MOST_REPLICAS)] | ReplicasSpec
+    ),
+]

@@ -11,14 +11,16 @@ from workloads.checks import LARGEST_COUNT
 
 
 class SharedSpec(Spec):
-    """System prompts: requests draw one of `groups`, each `tokens` long, the first most often.
+    """System prompts, of which each request draws one, the first most often."""
 
-    zipf: the exponent of their popularity; 0: all are equally popular.
-    """
-
-    groups: int = Field(ge=1, le=LARGEST_COUNT)
-    tokens: Lengths
-    zipf: float = Field(0.0, ge=0, le=10)
+    groups: int = Field(ge=1, le=LARGEST_COUNT, description="How many system prompts there are.")
+    tokens: Lengths = Field(description="Length of a system prompt.")
+    zipf: float = Field(
+        0.0,
+        ge=0,
+        le=10,
+        description="Number k is drawn as often as k to the power of -zipf; 0: all as often.",
+    )
 
     def build(self) -> w.SharedPrefix:
         """The groups."""
@@ -26,15 +28,16 @@ class SharedSpec(Spec):
 
 
 class DocumentsSpec(Checked):
-    """Each session is given `per_session` of a `collection`, the first of it most often.
+    """Documents of a collection, of which each session is given some, the first most often."""
 
-    zipf: the exponent of their popularity; 0: all are equally popular.
-    """
-
-    collection: int = Field(ge=2, le=MOST)
-    per_session: int = Field(ge=1, le=w.MOST_DOCUMENTS)
-    tokens: Lengths
-    zipf: float = 0.0
+    collection: int = Field(ge=2, le=MOST, description="How many documents there are.")
+    per_session: int = Field(
+        ge=1, le=w.MOST_DOCUMENTS, description="How many different ones a session is given."
+    )
+    tokens: Lengths = Field(description="Length of a document.")
+    zipf: float = Field(
+        0.0, description="Number k is drawn as often as k to the power of -zipf; 0: all as often."
+    )
 
     def build(self) -> w.Documents:
         """See Checked."""
@@ -42,26 +45,30 @@ class DocumentsSpec(Checked):
 
 
 class PromptsSpec(Spec):
-    """A system prompt and documents (both optional), then what is the request's own.
+    """A system prompt and documents (both optional), then what is the request's own."""
 
-    unique: required, but for a preset that has it.
-    """
-
-    shared: SharedSpec | None = None
-    documents: DocumentsSpec | None = None
-    unique: Lengths | None = None
+    shared: SharedSpec | None = Field(None, description="System prompts that requests share.")
+    documents: DocumentsSpec | None = Field(
+        None, description="Documents that stand after the system prompt."
+    )
+    unique: Lengths | None = Field(
+        None,
+        description="Length of what is a request's own, in tokens; required, but for a preset.",
+    )
 
 
 class SessionsSpec(Spec):
-    """turns: of a session; think_time_s: from an answer to the next turn.
+    """Conversations: the prompt of a turn is all that was said before and something new."""
 
-    first: length of what is new in a first turn; if not said, as in later ones.
-    turns: required, but for a preset that has it.
-    """
-
-    turns: Lengths | None = None
-    think_time_s: Durations = DurationSpec(fixed=0.0)
-    first: Lengths | None = None
+    turns: Lengths | None = Field(
+        None, description="How many a session has; required, but for a preset."
+    )
+    think_time_s: Durations = Field(
+        DurationSpec(fixed=0.0), description="From an answer to the next turn, in seconds."
+    )
+    first: Lengths | None = Field(
+        None, description="Length of what is new in a first turn; if not said, as prompts.unique."
+    )
 
     def build(self) -> w.Sessions:
         """The sessions."""
@@ -71,20 +78,36 @@ class SessionsSpec(Spec):
 
 
 class BeamSearchSpec(Spec):
-    """switch: see `workloads.BeamModel`; of no consequence where the toy LM searches."""
+    """Outputs that are the beams of a search; see `workloads.BeamModel`."""
 
-    switch: float = Field(1.0, ge=0, le=1)
+    switch: float = Field(
+        1.0,
+        ge=0,
+        le=1,
+        description="Probability that with a token a beam goes on from a random one of all, else "
+        "from itself; of no consequence where the toy LM searches.",
+    )
 
 
 class ShapeSpec(Checked):
-    """What is made of a trace first: see `workloads.Shape`."""
+    """What is made of a trace before it is replayed."""
 
-    window_s: list[float] | None = Field(None, min_length=2, max_length=2)
-    sample: float = 1.0
-    bootstrap_s: float | None = None
-    rate_scale: float = Field(1.0, ge=1e-6, le=1e6)
-    repeat: int = Field(1, ge=1, le=10_000)
-    too_long: Literal["refuse", "drop", "clip"] = "refuse"
+    window_s: list[float] | None = Field(
+        None, min_length=2, max_length=2, description="Only from so many seconds to so many."
+    )
+    sample: float = Field(1.0, description="Share of the sessions that is kept, drawn at random.")
+    bootstrap_s: float | None = Field(
+        None,
+        description="Stretches of so many seconds, drawn with replacement: another trace for each "
+        "seed.",
+    )
+    rate_scale: float = Field(
+        1.0, ge=1e-6, le=1e6, description="So many times as many requests per second."
+    )
+    repeat: int = Field(1, ge=1, le=10_000, description="So many times, each with new content.")
+    too_long: Literal["refuse", "drop", "clip"] = Field(
+        "refuse", description="What becomes of prompts beyond engine.max_model_len."
+    )
 
     def build(self) -> w.Shape:
         """See Checked."""
@@ -102,9 +125,15 @@ class ShapeSpec(Checked):
 class SloSpec(Spec):
     """What a request is promised: times it may take at most."""
 
-    ttft_s: float | None = Field(None, gt=0, le=LONGEST_S)
-    tpot_s: float | None = Field(None, gt=0, le=LONGEST_S)
-    e2e_s: float | None = Field(None, gt=0, le=LONGEST_S)
+    ttft_s: float | None = Field(
+        None, gt=0, le=LONGEST_S, description="To the first token, in seconds."
+    )
+    tpot_s: float | None = Field(
+        None, gt=0, le=LONGEST_S, description="Per output token after the first, in seconds."
+    )
+    e2e_s: float | None = Field(
+        None, gt=0, le=LONGEST_S, description="To the last token, in seconds."
+    )
 
     @model_validator(mode="after")
     def _promises_something(self) -> Self:
@@ -117,11 +146,11 @@ ClassName = Annotated[str, Field(pattern=r"^[^\W_][\w .:+/()=%-]{0,39}$")]
 
 
 class ClassSpec(Checked):
-    """share: of the sessions; priority: lower goes first, with the policy `priority`."""
+    """A class of sessions."""
 
-    share: float
-    priority: int = 0
-    slo: SloSpec | None = None
+    share: float = Field(description="Of the sessions, by the sum of all shares.")
+    priority: int = Field(0, description="Lower goes first, with engine.policy `priority`.")
+    slo: SloSpec | None = Field(None, description="What its requests are promised.")
 
     def build(self) -> w.RequestClass:
         """See Checked."""

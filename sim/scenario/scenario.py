@@ -10,11 +10,13 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from sim import catalogue
 from sim.errors import UserError
-from sim.scenario.engine import DeploymentSpec, EngineSettings, ToyLMSettings
+from sim.scenario.engine import DeploymentSpec, EngineSettings, SystemKeys, ToyLMSettings
 from sim.scenario.latency import Latency, RooflineSpec
 from sim.scenario.replicas import Replicas, ReplicasSpec
-from sim.scenario.spec import Spec, to_json
+from sim.scenario.spec import Spec, one_of_catalogue, to_json
 from sim.scenario.workload import WorkloadSpec
+
+_FOLDER_NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,59}"
 
 # What a sweep may vary: the first part of its key paths -> how many parts follow it at least.
 _SWEPT = {
@@ -57,37 +59,72 @@ def _known_preset(system: str, preset: Any) -> None:
 
 
 class Scenario(Spec):
-    """Everything that decides a result.
+    """Everything that decides a result."""
 
-    model: whose time is charged, by its name in the catalogue or the path of its config.json.
-    toy_lm: the transformer that computes, with runner toy-lm.
-    systems: what is compared, each a name and the engine settings in which it differs; `preset`
-        is the name of settings in the catalogue. A list of names stands for these presets.
-    sweep: key paths and the values they take; all combinations are run.
-    replications: runs of every point, each with a seed of its own (seed, seed + 1, ...).
-    """
-
-    name: str
-    seed: int = Field(1, ge=0, le=2**63)
-    replications: int = Field(1, ge=1, le=1000)
-    model: str = "llama-3.1-8b"
-    hardware: str = "a100-80gb"
-    deployment: DeploymentSpec = DeploymentSpec()
-    replicas: Replicas = ReplicasSpec()
-    latency: Latency = RooflineSpec(kind="roofline")
-    runner: Literal["toy-lm", "replay"] = "replay"
-    toy_lm: ToyLMSettings = ToyLMSettings()
-    engine: EngineSettings = EngineSettings()
-    workload: WorkloadSpec
+    name: str = Field(
+        description="Names the run folder: letters, digits and . _ -, at most 60.",
+        json_schema_extra={"pattern": f"^{_FOLDER_NAME}$"},
+    )
+    seed: int = Field(1, ge=0, le=2**63, description="Of all random streams.")
+    replications: int = Field(
+        1, ge=1, le=1000, description="Runs of every point, with seeds seed, seed + 1, ..."
+    )
+    model: str = Field(
+        "llama-3.1-8b",
+        description="Whose time is charged: a name of the catalogue, or the path of a config.json.",
+        json_schema_extra={
+            "anyOf": [{"enum": [*catalogue.names("models")]}, {"pattern": r"\.json$"}]
+        },
+    )
+    hardware: Annotated[str, one_of_catalogue("hardware")] = Field(
+        "a100-80gb", description="The GPU it runs on, of the catalogue."
+    )
+    deployment: DeploymentSpec = Field(
+        DeploymentSpec(), description="How the model lies on the GPUs, and what it leaves there."
+    )
+    replicas: Replicas = Field(
+        ReplicasSpec(),
+        description="How many equal engines serve the requests, or `{count, router}`.",
+    )
+    latency: Latency = Field(
+        RooflineSpec(kind="roofline"), description="How long a step takes, by kind."
+    )
+    runner: Literal["toy-lm", "replay"] = Field(
+        "replay",
+        description="toy-lm computes every token; replay follows the workload without tensors.",
+    )
+    toy_lm: ToyLMSettings = Field(
+        ToyLMSettings(), description="The transformer that computes, with runner toy-lm."
+    )
+    engine: EngineSettings = Field(
+        EngineSettings(), description="Settings of the engine, for all systems."
+    )
+    workload: WorkloadSpec = Field(description="What requests come, and when.")
     systems: Annotated[
-        dict[str, dict[str, Any]], BeforeValidator(named_systems), Field(min_length=1)
-    ] = Field({"default": {}})
-    sweep: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field({})
+        dict[str, dict[str, Any]],
+        Field(min_length=1),
+        BeforeValidator(
+            named_systems,
+            json_schema_input_type=list[Annotated[str, one_of_catalogue("systems")]]
+            | dict[str, SystemKeys],
+        ),
+    ] = Field(
+        {"default": {}},
+        description="What is compared: a list of presets, or name -> the engine settings in which "
+        "this system differs, `preset: NAME` for those of a system of the field.",
+    )
+    sweep: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(
+        {},
+        description="Key paths and the values they take; all combinations are run.",
+        json_schema_extra={
+            "propertyNames": {"pattern": rf"^({'|'.join(_SWEPT)})(\.|$)"},
+        },
+    )
 
     @field_validator("name")
     @classmethod
     def _can_name_a_folder(cls, name: str) -> str:
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}", name):
+        if not re.fullmatch(_FOLDER_NAME, name):
             raise ValueError(f"got {name!r}, expected letters, digits and . _ -, at most 60")
         return name
 

@@ -1,10 +1,13 @@
 """What all mappings of a scenario have in common: strict types, no unknown keys."""
 
 import json
+from collections.abc import Iterable
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
+
+from sim import catalogue
 
 MOST = 10_000_000  # of any count but those that only `workloads` sees
 LONGEST_S = 1e9  # 32 years; int64 nanoseconds end at 292
@@ -23,6 +26,16 @@ def at_key(key: str, what: str) -> PydanticCustomError:
     return PydanticCustomError(AT_KEY, "{key}: {what}", {"key": key, "what": what})
 
 
+def one_of(choices: Iterable[str]) -> Any:
+    """Annotates a text that one of our own checks accepts: its choices, for the JSON Schema."""
+    return Field(json_schema_extra={"enum": list(choices)})
+
+
+def one_of_catalogue(table: str) -> Any:
+    """The same of the names in a table of the catalogue."""
+    return one_of(catalogue.names(table))
+
+
 class Spec(BaseModel):
     """A mapping of a scenario: no unknown keys, no silent conversions."""
 
@@ -31,6 +44,8 @@ class Spec(BaseModel):
 
 class OneOf(Spec):
     """A mapping with exactly one of its keys, such as `poisson: {rate: 8}`."""
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:

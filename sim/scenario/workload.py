@@ -1,9 +1,10 @@
 """The keys of `workload`: what requests come, and when."""
 
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, field_validator, model_validator
 
+import workloads as w
 from sim import catalogue
 from sim.errors import UserError
 from sim.scenario.arrivals import ArrivalsSpec
@@ -17,7 +18,7 @@ from sim.scenario.requests import (
     ShapeSpec,
     SloSpec,
 )
-from sim.scenario.spec import MOST, Spec, at_key, to_json
+from sim.scenario.spec import MOST, Spec, at_key, one_of, one_of_catalogue, to_json
 from workloads.checks import LARGEST_COUNT
 from workloads.classes import LARGEST_PRIORITY
 
@@ -28,27 +29,47 @@ Mistake = tuple[str, str]  # the key, and what came and was expected
 
 
 class SourceSpec(Spec):
-    """Synthetic (requests, arrivals, prompts, outputs), or a trace (its first `requests`).
+    """Synthetic (requests, arrivals, prompts, outputs), or a trace (its first `requests`)."""
 
-    preset: prompts, outputs and sessions of this name in the catalogue, where they are not said.
-    resample: a file of rows (`workloads.SharingRows`), drawn in place of prompts and outputs.
-    format: of the trace, where its content does not show it. tokenizer: file of the one that counts
-        the tokens of a trace of texts. arrivals: of a trace without times.
-    sessions: synthetic requests are turns of conversations, which start when arrivals say.
-    """
-
-    requests: int | None = Field(None, ge=1, le=MOST)
-    arrivals: ArrivalsSpec | None = None
-    preset: str | None = None
-    prompts: PromptsSpec | None = None
-    outputs: Lengths | None = None
-    sessions: SessionsSpec | None = None
-    trace: str | None = None
-    resample: str | None = None
-    format: str | None = None
-    tokenizer: str | None = None
-    shape: ShapeSpec | None = None
-    max_new_tokens: int | None = Field(None, ge=1, le=LARGEST_COUNT)
+    requests: int | None = Field(
+        None, ge=1, le=MOST, description="How many; of a trace the first so many, without: all."
+    )
+    arrivals: ArrivalsSpec | None = Field(
+        None, description="When requests come, or sessions start; of a trace where it has no times."
+    )
+    preset: Annotated[str, one_of_catalogue("workloads")] | None = Field(
+        None,
+        description="Prompts, outputs and sessions of a kind of load, where they are not said.",
+    )
+    prompts: PromptsSpec | None = Field(None, description="What prompts are made of.")
+    outputs: Lengths | None = Field(None, description="Length of the output, in tokens.")
+    sessions: SessionsSpec | None = Field(
+        None, description="Requests are turns of conversations, which start when arrivals say."
+    )
+    trace: str | None = Field(
+        None, description="Path of a file of requests, plain or .gz, in place of synthetic ones."
+    )
+    resample: str | None = Field(
+        None,
+        description="Path of a file of rows that `kvsim trace --fit` writes, drawn in place of "
+        "prompts, outputs and sessions.",
+    )
+    format: Annotated[str, one_of(w.FORMATS)] | None = Field(
+        None, description="Of the trace, where its content does not show it."
+    )
+    tokenizer: str | None = Field(
+        None,
+        description="Path of a tokenizer.json or tokenizer.model that counts the tokens of a trace "
+        "of texts; without: bytes.",
+    )
+    shape: ShapeSpec | None = Field(None, description="What is made of the trace first.")
+    max_new_tokens: int | None = Field(
+        None,
+        ge=1,
+        le=LARGEST_COUNT,
+        description="Output limit that requests state; without: `max` of the outputs, else what "
+        "engine.max_model_len leaves.",
+    )
 
     @field_validator("preset")
     @classmethod
@@ -107,32 +128,47 @@ def _without_none(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 class MixedSourceSpec(SourceSpec):
-    """A source of a mix, whose name is the class of its requests.
+    """A source of a mix, whose name is the class of its requests."""
 
-    share: of the sessions, by the sum of all shares, where the mix has arrivals. priority: of all
-        its requests; if not said, as its trace has it.
-    """
-
-    share: float | None = Field(None, gt=0, le=1e9)
-    priority: int | None = Field(None, ge=-LARGEST_PRIORITY, le=LARGEST_PRIORITY)
-    slo: SloSpec | None = None
+    share: float | None = Field(
+        None,
+        gt=0,
+        le=1e9,
+        description="Of the sessions, by the sum of all shares, where the mix has arrivals.",
+    )
+    priority: int | None = Field(
+        None,
+        ge=-LARGEST_PRIORITY,
+        le=LARGEST_PRIORITY,
+        description="Lower goes first, with engine.policy `priority`; without: as in its trace.",
+    )
+    slo: SloSpec | None = Field(None, description="What its requests are promised.")
 
 
 class WorkloadSpec(SourceSpec):
-    """One source, or a mix of several.
+    """One source of requests, or a mix of several.
 
-    n: outputs of each request, all as long as is drawn for the request: parallel samples or, with
-        `beam_search`, the beams of a search of this width.
-    mix: name -> source. With `arrivals` beside it each session that arrives is one of a source
-        drawn by the shares; else each source comes at its own times.
+    With `arrivals` beside `mix` each session that arrives is one of a source drawn by the shares;
+    else each source comes at its own times.
     """
 
     SYNTHETIC: ClassVar = ("requests", "arrivals", "prompts", "outputs")
 
-    n: int = Field(1, ge=1, le=LARGEST_N)
-    beam_search: BeamSearchSpec | None = None
-    classes: dict[ClassName, ClassSpec] = Field({})
-    mix: dict[ClassName, MixedSourceSpec] = Field({})
+    n: int = Field(
+        1,
+        ge=1,
+        le=LARGEST_N,
+        description="Outputs of each prompt, all of one length, which share its blocks.",
+    )
+    beam_search: BeamSearchSpec | None = Field(
+        None, description="The n outputs are the beams of a search."
+    )
+    classes: dict[ClassName, ClassSpec] = Field(
+        {}, description="Name -> share, priority and promises; each session is of one of them."
+    )
+    mix: dict[ClassName, MixedSourceSpec] = Field(
+        {}, description="Name -> a source of its own, in place of one source."
+    )
 
     def written_out(self) -> "WorkloadSpec":
         """The same without presets, also in the sources of a mix."""

@@ -14,7 +14,7 @@ from sim.errors import InterruptedRun, UserError
 from sim.experiment import Job
 from sim.fingerprint import code_digest, versions
 from sim.parallel import Backend
-from sim.progress import progress_bar
+from sim.progress import busy, planner, progress_bar
 from sim.run_command import assumptions
 from sim.scenario import Scenario
 from sim.scenario.file import dump_scenario
@@ -24,7 +24,8 @@ from sim.sweep.points import load_swept, parse_share, plan_points
 from sim.sweep.run import Measured, Runner, as_frame
 from sim.sweep.store import Store
 from sim.sweep.table import ABOUT, TABLE
-from sim.tables import number, print_table, summary_tables
+from sim.tables import number, summary_tables
+from sim.terminal import print_table
 from sim.whole_file import whole_file
 
 METRICS = ("output_tokens_per_s", "ttft_mean_s", "tpot_mean_s")  # whose intervals are watched
@@ -61,7 +62,8 @@ def sweep_scenario(path: Path, settings: list[str], options: Options) -> Path:
         "options": _options_said(frame, options),
         "notes": notes,
     }
-    _write(folder, scenario, frame, about)
+    with busy("tables and figures", quiet=options.quiet):
+        _write(folder, scenario, frame, about)
     _print(frame, list(scenario.sweep), options.output_format)
     if not options.quiet:
         for line in notes:
@@ -80,16 +82,11 @@ def _measure(
     num_seeds = options.seeds or scenario.replications
     with progress_bar(quiet=options.quiet) as progress:
         task = progress.add_task(scenario.name, total=0)
-
-        def planned(num: int) -> None:
-            total = progress.tasks[task].total or 0
-            progress.update(task, total=total + num)
-
         runner = Runner(
             Store(results),
             warmup,
             options.backend,
-            on_planned=planned,
+            on_planned=planner(progress, task),
             on_done=lambda: progress.advance(task),
         )
 
@@ -144,9 +141,10 @@ def _print(frame: pd.DataFrame, keys: list[str], output_format: str) -> None:
         print(json.dumps(rows.to_dict("records"), indent=1))
     else:
         for table in summary_tables(frame, keys):
-            print_table(table)
+            print_table(table, num_names=max(len(keys), 1))
         if frame["system"].nunique() > 1:
-            print_table(_difference_table(differences(frame, METRICS), frame["system"].iloc[0]))
+            table = _difference_table(differences(frame, METRICS), frame["system"].iloc[0])
+            print_table(table, num_names=1 + len(keys))
 
 
 def _difference_table(paired: pd.DataFrame, first: str) -> Table:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from rich.table import Table
 
-from sim.errors import UserError
-from sim.tables import print_table
+from sim.errors import InterruptedRun, UserError
+from sim.progress import busy
+from sim.terminal import print_table
 from sim.token_counts import token_counter
 from sim.trace.beside import check_place
 from sim.trace.comparison import comparison, misfits
@@ -41,14 +42,36 @@ def show_trace(
     Raises UserError and WorkloadError for mistakes of the user.
     """
     _check_options(block_size, convert, figure, fit_to, as_json=as_json)
-    trace = _requests(path, format_name, tokenizer)
+    try:
+        _show(path, format_name, block_size, convert, figure, fit_to, tokenizer, as_json=as_json)
+    except KeyboardInterrupt:
+        written = [str(place) for place in (convert, fit_to) if place and place.exists()]
+        if not written:
+            raise
+        raise InterruptedRun(f"interrupted; written: {', '.join(written)}") from None
+
+
+def _show(
+    path: str,
+    format_name: str | None,
+    block_size: int | None,
+    convert: Path | None,
+    figure: Path | None,
+    fit_to: Path | None,
+    tokenizer: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    with busy(f"reading {path}"):
+        trace = _requests(path, format_name, tokenizer)
     if convert is not None:
         _convert(trace, convert)
     if fit_to is not None:
         _fit(trace, fit_to)
         if figure is None:
             return
-    found = describe(trace, block_size)
+    with busy(f"{len(trace):,} requests: what they share"):
+        found = describe(trace, block_size)
     if figure is not None:
         _draw(found, figure)
     if fit_to is not None:
@@ -125,7 +148,8 @@ def _convert(trace: Trace, convert: Path) -> None:
 
 
 def _fit(trace: Trace, fit_to: Path) -> None:
-    fitted = fit(trace, fit_to)
+    with busy(f"{len(trace):,} requests: fitting"):
+        fitted = fit(trace, fit_to)
     write(fitted, fit_to)
     print(f"workload written to {fit_to}, files that it reads beside it", file=sys.stderr)
     workload = drawn(fit_to)

@@ -1,7 +1,8 @@
 """Times the toy engine's steps on this machine, in batches of every size that a scenario allows."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import accumulate, cycle
 
 from threadpoolctl import threadpool_limits
@@ -11,6 +12,7 @@ from engine.engine import Engine
 from sim.build import build_engine
 from sim.errors import UserError
 from sim.latency.timed_steps import TimedStep
+from sim.progress import Tell, tell_nobody
 from sim.recorder import Recorder
 from sim.scenario import Scenario
 from sim.scenario.deployed import build_config
@@ -29,7 +31,9 @@ _FEWEST_REQUESTS = 2000  # to draw from
 _SEED = 1 << 32  # far from those that scenarios have: other requests than theirs
 
 
-def time_steps(scenario: Scenario, system: str) -> list[TimedStep]:
+def time_steps(
+    scenario: Scenario, system: str, tell: Tell = tell_nobody, what: str = "calibrating"
+) -> list[TimedStep]:
     """Steps of one system, each with its full cost in the live loop, and how long they took.
 
     Its engine serves closed loops of 1, 2, 4, ... users, each for a moment and in random order,
@@ -40,10 +44,12 @@ def time_steps(scenario: Scenario, system: str) -> list[TimedStep]:
     at the scenario's rate, for in batches of changing size steps take longer. The time is that of
     the CPU, so that other processes at work meanwhile are not taken for costs of the engine.
 
+    tell: told between the episodes how far `what` is.
+
     Raises UserError when none of the requests can be served, WorkloadError for a bad file.
     """
     with threadpool_limits(1), rare_garbage_collection():
-        return _Calibration(scenario, system).run()
+        return _Calibration(scenario, system).run(partial(tell, what))
 
 
 class _Calibration:
@@ -66,13 +72,15 @@ class _Calibration:
         self._levels = [*_levels(_most_users(config, workload))]
         self._mean_gap_s = _mean_gap_s(workload)
 
-    def run(self) -> list[TimedStep]:
+    def run(self, tell: Callable[[float], None]) -> list[TimedStep]:
         """See `time_steps`."""
         num_rounds = 0
         while num_rounds < FEWEST_ROUNDS or self._clock.now_ns() < BUDGET_S * 1e9:
             for num_users in self._rng.sample(self._levels, len(self._levels)):
                 num_requests = _num_requests(num_users, self._workload)
                 self._serve(Senders(num_requests, [0] * num_users, 0))
+                now_s = self._clock.now_ns() / 1e9
+                tell(now_s / max(now_s, BUDGET_S))
             if not self._replica.timed_steps:
                 raise UserError("none of the requests can be served")
             for _ in range(_NUM_WAKES if self._mean_gap_s else 0):

@@ -7,15 +7,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from sim.errors import UserError
 from sim.latency.fitted import describe, describe_residuals, fit
 from sim.latency.timed_steps import measured_steps, write_steps
 from sim.metrics import PERCENTILES, Row
+from sim.progress import bar_between_measurements
 from sim.scenario import Scenario
 from sim.scenario.file import load_scenario
+from sim.tables import three_digits
+from sim.terminal import print_table
 from sim.twin.calibrate import time_steps
 from sim.twin.twin import Twin, check_can_be_twinned, run_twin
 
@@ -29,7 +31,9 @@ _ANY_REQUESTS = {
 _LATENCIES = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E"}
 
 
-def calibrate_scenario(path: Path | None, overrides: list[str], out: Path) -> None:
+def calibrate_scenario(
+    path: Path | None, overrides: list[str], out: Path, *, as_json: bool = False
+) -> None:
     """Time the steps of all systems of a scenario, write them to `out` and print what they fit.
 
     Without a scenario: the defaults. Raises UserError and WorkloadError for mistakes of the user.
@@ -41,13 +45,19 @@ def calibrate_scenario(path: Path | None, overrides: list[str], out: Path) -> No
     else:
         scenario = Scenario.parse({"name": "defaults", "workload": _ANY_REQUESTS})
     _check_can_be_written(out)
-    steps = measured_steps(
-        step for system in scenario.systems for step in time_steps(scenario, system)
-    )
+    with bar_between_measurements() as tell:
+        steps = measured_steps(
+            step
+            for system in scenario.systems
+            for step in time_steps(scenario, system, tell, f"{system}: calibrating")
+        )
     write_steps(out, steps)
     found = fit(steps)
-    print(f"step times: {describe(found.latency)}")
-    print(f"fitted to {describe_residuals(found.residuals)}")
+    if as_json:
+        print(json.dumps(asdict(found), indent=1))
+    else:
+        print(f"step times: {describe(found.latency)}")
+        print(f"fitted to {describe_residuals(found.residuals)}")
     print(f"written to {out}", file=sys.stderr)
 
 
@@ -74,7 +84,8 @@ def twin_scenario(path: Path, overrides: list[str], *, as_json: bool, in_cpu_tim
     twins = []
     for system in scenario.systems:
         print(f"{system}: calibrating, then running in real time ...", file=sys.stderr)
-        twins.append(run_twin(scenario, system, in_cpu_time=in_cpu_time))
+        with bar_between_measurements() as tell:
+            twins.append(run_twin(scenario, system, in_cpu_time=in_cpu_time, tell=tell))
         if not as_json:
             _print_twin(twins[-1])
     if as_json:
@@ -98,7 +109,7 @@ def _error(real: float | None, simulated: float | None) -> float | None:
 
 
 def _print_twin(twin: Twin) -> None:
-    Console(markup=False, highlight=False).print(_table(twin))
+    print_table(_table(twin))
     print(
         f"load {twin.busy_share:.0%}: {twin.real['steps']} steps in {twin.real['span_s']:.1f} s; "
         f"a CPU was at work on them for {twin.cpu_share:.0%} of their time",
@@ -147,4 +158,4 @@ def _number(name: str, value: float | None) -> str:
     if value is None:
         return "-"
     shown = value * 1000 if name.endswith("_s") and name != "output_tokens_per_s" else value
-    return f"{shown:.0f}" if shown >= 1000 else f"{shown:.3g}"
+    return three_digits(shown)

@@ -12,6 +12,7 @@ from sim.latency.fitted import Fit, Residuals, fit, residuals, total_s
 from sim.latency.linear import LinearLatency
 from sim.latency.timed_steps import TimedStep, measured_steps
 from sim.metrics import Row, summarise
+from sim.progress import Tell, tell_nobody
 from sim.recorder import Recorder
 from sim.records import Records
 from sim.scenario import LinearSpec, Scenario
@@ -62,17 +63,22 @@ def check_can_be_twinned(scenario: Scenario, source: str) -> None:
             raise UserError(f"{source}: {key}: {problem}: a twin is one run in real time")
 
 
-def run_twin(scenario: Scenario, system: str, *, in_cpu_time: bool = False) -> Twin:
+def run_twin(
+    scenario: Scenario, system: str, *, in_cpu_time: bool = False, tell: Tell = tell_nobody
+) -> Twin:
     """Calibrate, run in real time, calibrate again, simulate.
 
     in_cpu_time: let the clock of the real run stand still while other processes have the CPU.
+    tell: told what is done, between what is measured.
 
     Raises UserError when none of the requests is served, WorkloadError for a bad file.
     """
-    before = time_steps(scenario, system)
+    before = time_steps(scenario, system, tell, f"{system}: calibrating, 1 of 2")
+    tell(f"{system}: in real time{_at_least(scenario)}", 0.0)
     new_clock = CpuClock if in_cpu_time else WallClock
     records, timed, cpu_s = serve_live(scenario, system, new_clock)
-    after = time_steps(scenario, system)
+    after = time_steps(scenario, system, tell, f"{system}: calibrating, 2 of 2")
+    tell(f"{system}: simulating", 0.0)
     fitted, steps = fit(measured_steps([*before, *after])), measured_steps(timed)
     first_s, last_s = (
         total_s(fit(measured_steps(calibration)).latency, steps) for calibration in (before, after)
@@ -90,6 +96,12 @@ def run_twin(scenario: Scenario, system: str, *, in_cpu_time: bool = False) -> T
         on_real_steps=residuals(fitted.latency, steps),
         drift=last_s / first_s - 1,
     )
+
+
+def _at_least(scenario: Scenario) -> str:
+    """How long the real run takes, where the arrivals say it: no bar can go on meanwhile."""
+    arrival_ns = build_workload(scenario).arrival_ns
+    return "" if arrival_ns is None else f", {arrival_ns[-1] / 1e9:.0f} s or more"
 
 
 def _simulated(scenario: Scenario, system: str, latency: LinearLatency) -> Row:

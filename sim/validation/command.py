@@ -11,7 +11,7 @@ from sim.errors import UserError
 from sim.latency.build import build_latency
 from sim.progress import progress_bar
 from sim.run_folder import new_folder, refuse_other_folder
-from sim.tables import print_table
+from sim.terminal import print_table
 from sim.validation.case import Case, Point, count_reasons
 from sim.validation.fit_host import fit_host_cost
 from sim.validation.host_cost import HostCost

@@ -11,9 +11,7 @@ from sim.metrics import PERCENTILES, percentile
 from sim.vllm_import.histogram import Histogram, shares_of
 from sim.vllm_import.scrape import Scrape
 from sim.vllm_import.simulated import VALUES, SimulatedRun
-
-# The gaps between tokens, under the names of all versions, the new one first.
-_ITL = ("vllm:inter_token_latency_seconds", "vllm:time_per_output_token_seconds")
+from sim.vllm_metrics import ITL
 
 
 @dataclass(frozen=True)
@@ -70,10 +68,10 @@ def compare(run: SimulatedRun, scrape: Scrape) -> Comparison:
     shares: list[Shares] = []
     missing: list[str] = []
     for name, values_of in VALUES.items():
-        histogram = scrape.histogram(f"vllm:{name}")
+        histogram = scrape.histogram(name)
         values = values_of(run)
         if histogram is None or not len(values):
-            missing.append(f"vllm:{name}")
+            missing.append(name)
             continue
         counts = np.ones(len(values), dtype=np.int64)
         rows += _rows(
@@ -103,14 +101,16 @@ def _rows(histogram: Histogram, mean: float, percentiles: dict[int, float]) -> I
 
 
 def _inter_token(run: SimulatedRun, scrape: Scrape, missing: list[str]) -> list[Row]:
-    """The gaps of a run are summed up in summary.csv: a mean over its seeds."""
-    histogram = scrape.histogram(*_ITL)
-    means = run.summary["itl_mean_s"].dropna()
-    if histogram is None or means.empty:
-        missing.append(_ITL[0])
+    """The gaps of a run are summed up in summary.csv, its seeds each by itself."""
+    histogram = scrape.histogram(*ITL)
+    measured = run.summary[run.summary["itl_mean_s"].notna()]
+    if histogram is None or measured.empty:
+        missing.append(ITL[0])
         return []
-    percentiles = {p: float(run.summary[f"itl_p{p}_s"].mean()) for p in PERCENTILES}
-    return list(_rows(histogram, float(means.mean()), percentiles))
+    num_gaps = measured["output_tokens"] - measured["finished"] * run.num_outputs
+    mean_s = float(np.average(measured["itl_mean_s"], weights=num_gaps))
+    percentiles = {p: float(measured[f"itl_p{p}_s"].mean()) for p in PERCENTILES}
+    return list(_rows(histogram, mean_s, percentiles))
 
 
 Pair = tuple[float, float] | None

@@ -46,6 +46,14 @@ class Draft:
         points(validated(parse(text, self.source), self.source), self.source)
         return text
 
+    def as_data(self) -> dict[str, Any]:
+        """The same for programs. Raises UserError as `text` does."""
+        self.text()
+        values = {
+            key: {"value": value, "from": comment} for key, (value, comment) in self.values.items()
+        }
+        return {"about": self.about, "values": values}
+
     def _drop_what_the_model_cannot_do(self) -> None:
         """Such as a model that stands for another, on a number of GPUs that cannot share it."""
         for key in ("deployment.tensor_parallel_size", "deployment.quantization"):

@@ -1,7 +1,7 @@
 """What a vLLM counted, since it was started or between two scrapes."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from sim.errors import UserError
@@ -37,6 +37,14 @@ class Scrape:
     def is_v1(self) -> bool:
         """Whether the engine is V1, which labels its metrics with the number of the engine."""
         return any("engine" in sample.labels for sample in self.samples)
+
+    def of_system(self, system: str) -> "Scrape":
+        """The samples of a system, of those that `kvsim run --format prometheus` has printed.
+
+        A vLLM does not label its samples with one: they are all there.
+        """
+        samples = (s for s in self.samples if s.labels.get("system", system) == system)
+        return replace(self, samples=tuple(samples))
 
     def total(self, *names: str) -> float | None:
         """Of a counter by the first of its names that is there; None where none is."""

@@ -48,17 +48,17 @@ class SimulatedRun:
         return self.between("first_token_ns", "finished_ns")[gaps > 0] / gaps[gaps > 0]
 
 
-# By the name in the scrape, without `vllm:`. The gaps between tokens are in summary.csv alone.
+# By the name in the scrape. The gaps between tokens are in summary.csv alone.
 VALUES: dict[str, Callable[[SimulatedRun], Values]] = {
-    "time_to_first_token_seconds": lambda run: run.between("arrival_ns", "first_token_ns"),
-    "request_time_per_output_token_seconds": SimulatedRun.tpot_s,
-    "e2e_request_latency_seconds": lambda run: run.between("arrival_ns", "finished_ns"),
-    "request_queue_time_seconds": lambda run: run.between("arrival_ns", "admitted_ns"),
-    "request_prefill_time_seconds": lambda run: run.between("admitted_ns", "first_token_ns"),
-    "request_decode_time_seconds": lambda run: run.between("first_token_ns", "finished_ns"),
-    "request_inference_time_seconds": lambda run: run.between("admitted_ns", "finished_ns"),
-    "request_prompt_tokens": lambda run: run.column("prompt_tokens"),
-    "request_generation_tokens": lambda run: run.column("output_tokens"),
+    "vllm:time_to_first_token_seconds": lambda run: run.between("arrival_ns", "first_token_ns"),
+    "vllm:request_time_per_output_token_seconds": SimulatedRun.tpot_s,
+    "vllm:e2e_request_latency_seconds": lambda run: run.between("arrival_ns", "finished_ns"),
+    "vllm:request_queue_time_seconds": lambda run: run.between("arrival_ns", "admitted_ns"),
+    "vllm:request_prefill_time_seconds": lambda run: run.between("admitted_ns", "first_token_ns"),
+    "vllm:request_decode_time_seconds": lambda run: run.between("first_token_ns", "finished_ns"),
+    "vllm:request_inference_time_seconds": lambda run: run.between("admitted_ns", "finished_ns"),
+    "vllm:request_prompt_tokens": lambda run: run.column("prompt_tokens"),
+    "vllm:request_generation_tokens": lambda run: run.column("output_tokens"),
 }
 
 

@@ -1,0 +1,1 @@
+"""What a scenario can name, and what runs are measured by."""

@@ -1,0 +1,1 @@
+"""The first scenario of a newcomer."""

@@ -43,7 +43,7 @@ class _Sections:
             names = self._mappings(value)
             for name in names:
                 kind = self._definitions[name]["properties"].get("kind", {}).get("const")
-                self.titles[name] = f"{key} of kind {kind}" if kind else key
+                self.titles[name] = f"{key}: {kind}" if kind else key
         used = Counter(_references(schema))
         for name in self._definitions:
             if used[name] > 1 and self._mappings({"$ref": name}):
@@ -61,20 +61,26 @@ class _Sections:
             if "const" in value:
                 continue  # which kind it is says the title
             path, inner = self._into(prefix + key, value)
-            names = self._mappings(inner)
-            linked = [name for name in names if name in self.titles]
-            nested = self._definitions[names[0]] if names and not linked else None
+            nested = [n for n in self._mappings(inner) if n not in self.titles]
             yield [
                 f"`{path}`",
-                self._links(linked) if linked else "mapping" if nested else values(value),
+                " or ".join(self._values(inner)),
                 default(value, is_required=key in schema.get("required", ())),
-                value.get("description") or (nested or {}).get("description", ""),
+                value.get("description") or self._about(nested),
             ]
-            if nested:
-                yield from self.rows(nested, f"{path}.")
+            for name in nested:
+                yield from self.rows(self._definitions[name], f"{path}.")
+
+    def _values(self, schema: Schema) -> list[str]:
+        names = self._mappings(schema)
+        links = [self._link(self.titles[name]) for name in names if name in self.titles]
+        return [*values(schema), *(["mapping"] if len(links) < len(names) else []), *links]
+
+    def _about(self, names: list[str]) -> str:
+        return " ".join(self._definitions[name].get("description", "") for name in names)
 
     def _into(self, path: str, schema: Schema) -> tuple[str, Schema]:
-        """Of a mapping whose names are the user's own, one of its values."""
+        """Of a mapping whose names are the user's own, and nothing else, one of its values."""
         inner = [schema.get("additionalProperties"), *schema.get("patternProperties", {}).values()]
         named = [one for one in inner if self._mappings(one)]
         return (f"{path}.NAME", named[0]) if named else (path, schema)
@@ -86,9 +92,9 @@ class _Sections:
         found = [one.get("$ref", "").rpartition("/")[2] for one in alternatives(schema)]
         return [name for name in found if "properties" in self._definitions.get(name, {})]
 
-    def _links(self, names: list[str]) -> str:
-        titles = [self.titles[name] for name in names]
-        return ", ".join(f"[{title}](#{title.lower().replace(' ', '-')})" for title in titles)
+    @staticmethod
+    def _link(title: str) -> str:
+        return f"[{title}](#{title.lower().replace(': ', '-')})"
 
 
 def _references(schema: Any) -> Iterator[str]:

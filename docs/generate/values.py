@@ -4,32 +4,43 @@ import json
 from typing import Any
 
 Schema = dict[str, Any]
+_MOST_NAMES = 12
 
 
 def alternatives(schema: Schema) -> list[Schema]:
     """What a value may be one of, but for null, which stands for none."""
-    choices: list[Schema] = schema.get("anyOf") or schema.get("oneOf") or [schema]
-    return [choice for choice in choices if choice.get("type") != "null"]
+    choices: list[Schema] = schema.get("anyOf") or schema.get("oneOf") or []
+    if choices:
+        return [one for choice in choices for one in alternatives(choice)]
+    return [] if schema.get("type") == "null" else [schema]
 
 
-def values(schema: Schema) -> str:
-    """Of a key without keys of its own."""
-    return " or ".join(dict.fromkeys(map(_value, alternatives(schema))))
+def values(schema: Schema) -> list[str]:
+    """Of those that are no mapping with a definition of its own, each once."""
+    plain = [one for one in alternatives(schema) if "$ref" not in one]
+    return list(dict.fromkeys(map(_value, plain)))
 
 
 def _value(schema: Schema) -> str:
     if "enum" in schema:
-        return ", ".join(f"`{value}`" for value in schema["enum"])
+        return _names(schema["enum"])
     if "const" in schema:
         return f"`{schema['const']}`"
     kind = schema.get("type")
     if kind == "array":
-        return f"list of {values(schema['items'])}" if schema.get("items") else "list"
+        return f"list of {' or '.join(values(schema['items']))}" if schema.get("items") else "list"
     if kind == "object":
         return "mapping"
     if kind == "boolean":
         return "`true`, `false`"
-    return f"{kind or 'any'}{_range(schema)}"
+    return f"{kind or 'string'}{_range(schema)}"
+
+
+def _names(names: list[str]) -> str:
+    """All of them, or how many, where they are those of a catalogue."""
+    if len(names) > _MOST_NAMES:
+        return f"one of {len(names)} names"
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def _range(schema: Schema) -> str:
@@ -53,10 +64,11 @@ def default(schema: Schema, *, is_required: bool) -> str:
     if is_required:
         return "required"
     value = schema.get("default")
+    if isinstance(value, dict):
+        value = {key: one for key, one in value.items() if one is not None}
+        value = value.get("kind", value)
     if value is None or value == {}:
         return "none"
-    if isinstance(value, dict) and "kind" in value:
-        value = value["kind"]
     if isinstance(value, dict) and len(value) > 1:
         return "as its keys say"
     if isinstance(value, float):

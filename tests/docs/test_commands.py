@@ -28,7 +28,7 @@ IN_DATA = {
     "conversation_trace.jsonl.gz": "traces/mooncake_fast25/conversation_trace.jsonl.gz",
 }
 # What has to be there besides samples and the files of a page.
-BEFORE = {"docs/reference/cli.md": ["kvsim run mine.yaml"]}
+BEFORE = {"docs/reference/cli.md": ["kvsim run run.yaml", "kvsim run scenarios/azure_conv.yaml"]}
 WITH_COMMANDS = [page for page in PAGES if commands_of(page)]
 
 

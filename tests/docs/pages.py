@@ -12,6 +12,8 @@ PAGES = {
 }
 _FENCED = re.compile(r'^```(\w*)(?: title="([^"]+)")?\n(.*?)^```$', re.M | re.S)
 
+_BETWEEN = "|;&<>"  # what a command of a line ends at
+
 
 class Block(NamedTuple):
     """language: empty where none is given. title: the file that the block shows, if one."""
@@ -49,11 +51,11 @@ def commands_of(page: str) -> list[Shown]:
 
 def kvsim_arguments(command: str) -> list[list[str]]:
     """The arguments of each `kvsim` of a line of a shell."""
-    words = shlex.shlex(command, posix=True, punctuation_chars="|;&")
+    words = shlex.shlex(command, posix=True, punctuation_chars=_BETWEEN)
     words.whitespace_split = True
     parts: list[list[str]] = [[]]
     for word in words:
-        if set(word) <= set("|;&"):
+        if set(word) <= set(_BETWEEN):
             parts.append([])
         else:
             parts[-1].append(word)

@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: run test test-slow extras check format notebooks wheel clean
+.PHONY: run test test-slow extras check format notebooks docs wheel clean
 
 run: $(VENV)/.installed
 	$(BIN)/kvsim run scenarios/chat.yaml
@@ -18,7 +18,7 @@ test-slow: $(VENV)/.installed-dev
 # What tests of optional kinds need besides; without it they skip and say so. This release of
 # PyTorch, since any will do and others may have to be built for a GPU first.
 extras: $(VENV)/.installed-dev
-	$(BIN)/python -m pip install --quiet --editable '.[silicon,tokenizers,cluster,notebooks,optimize,parquet]' torch==2.13.0
+	$(BIN)/python -m pip install --quiet --editable '.[silicon,tokenizers,cluster,notebooks,optimize,parquet,docs]' torch==2.13.0
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -34,11 +34,17 @@ notebooks: $(VENV)/.installed-dev
 	$(BIN)/python -m pip install --quiet --editable '.[notebooks]'
 	$(BIN)/python notebooks/execute.py notebooks/*.ipynb
 
+# Writes the pages that are made of the code, and builds the site: open site/index.html.
+docs: $(VENV)/.installed-dev
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	$(BIN)/python -m docs.generate
+	$(BIN)/mkdocs build --strict
+
 wheel: $(VENV)/.installed-dev
 	$(BIN)/python -m build --wheel
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info
+	rm -rf $(VENV) build dist site *.egg-info
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

@@ -49,7 +49,7 @@ __all__ = [
 class Run:
     """What `simulate` leaves, of all systems, points and seeds of a scenario.
 
-    summary: a row for each, with the columns of `summary.csv` (docs/metrics.md).
+    summary: a row for each, with the columns of `summary.csv` (docs/reference/metrics.md).
     results: of each the job and its records: `records.requests` and `records.steps` are tables.
     """
 

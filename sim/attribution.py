@@ -1,6 +1,6 @@
 """Where the time of each request goes: parts of its TTFT, and of the time from then to its end.
 
-The parts of a request add up to these times, to the nanosecond. docs/metrics.md defines them.
+The parts of a request add up to these times, to the nanosecond. `sim.definitions` defines them.
 """
 
 from array import array

@@ -1,4 +1,4 @@
-"""Metrics: pure functions of a run's records. Definitions are those of docs/metrics.md."""
+"""Metrics: pure functions of a run's records. `sim.definitions` says what they are."""
 
 import math
 

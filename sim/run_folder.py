@@ -41,7 +41,7 @@ def refuse_other_folder(out: Path, mark: str, what: str) -> None:
         raise UserError(f"{out}: is there and no earlier {what}; expected a new --out folder")
     if Path.cwd().is_relative_to(out.resolve()):
         raise UserError(f"{out}: is where you are, expected a folder that can be replaced")
-    written = (".md", ".png", ".json", ".csv")
+    written = (".md", ".png", ".svg", ".json", ".csv")
     others = [path.name for path in out.glob("*") if path.suffix not in written]
     if others:
         raise UserError(

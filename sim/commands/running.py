@@ -138,7 +138,7 @@ def explain(
 ) -> None:
     """Say where the time of requests went: queueing, for what; prompts; decodes; preemptions.
 
-    Example: kvsim explain runs/chat-0123456789 --system continuous --at arrivals.concurrency=64
+    Example: kvsim explain runs/azure-conv-0123456789 --system continuous
     """
     from sim.explain.command import explain as explain_run
 

@@ -96,7 +96,7 @@ def metrics(
 ) -> None:
     """Make a scenario of the load that a vLLM counted: rate, prompts, outputs, and its cache.
 
-    Example: kvsim import metrics after.txt --since before.txt --seconds 600 --out mine.yaml
+    Example: kvsim import metrics after.txt --since before.txt --seconds 600 --out load.yaml
     """
     from sim.vllm_import.command import import_metrics
 

@@ -97,7 +97,7 @@ class CurveLatency(ABC):
 
     @abstractmethod
     def seconds(self, num_decodes: int, decode_context_tokens: int, prefills: Prefills) -> float:
-        """Duration of a step with prefills; see `engine.scheduler.Step` for the three."""
+        """Duration of a step with prefills; see `engine.step.Step` for the three."""
 
     def step_time_ns(self, step: Step) -> int:
         """See LatencyModel."""

@@ -7,8 +7,8 @@ from typing import Any
 import yaml
 
 from sim import catalogue
+from sim.definitions.plain import METRICS
 from sim.listing.scenarios import scenarios
-from sim.metric_words import METRICS
 
 Row = dict[str, Any]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from sim.metric_words import METRICS, TIMES
+from sim.definitions.plain import METRICS, TIMES
 from sim.metrics import PERCENTILES
 from sim.prometheus.series import RunTables, Series, labels_of, read_tables, series_of
 from sim.prometheus.text import Family, Labels, number

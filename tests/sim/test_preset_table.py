@@ -1,4 +1,4 @@
-"""The README's table that sets presets against real traces is what they give."""
+"""The table of docs/scenario.md that sets presets against real traces is what they give."""
 
 from pathlib import Path
 
@@ -18,10 +18,10 @@ TRACES = {
 }
 
 
-def row_of_readme(name: str) -> list[str]:
+def row_of_page(name: str) -> list[str]:
     (line,) = (
         line
-        for line in (ROOT / "README.md").read_text("utf-8").splitlines()
+        for line in (ROOT / "docs/scenario.md").read_text("utf-8").splitlines()
         if line.startswith(f"| {name} |")
     )
     return [cell.strip() for cell in line.split("|")[2:-1]]
@@ -43,11 +43,11 @@ def test_presets_give_what_the_table_says(name: str, new_scenario) -> None:
         engine={"max_model_len": catalogue.load_workload(name).max_model_len},
         workload={"preset": name, "requests": NUM, "arrivals": {"poisson": {"rate": 1}}},
     )
-    assert cells(build_workload(scenario)) == row_of_readme(f"`{name}`")
+    assert cells(build_workload(scenario)) == row_of_page(f"`{name}`")
 
 
 @pytest.mark.parametrize("name", TRACES)
 def test_traces_have_what_the_table_says(name: str, data_dir: Path) -> None:
     paths = sorted((data_dir / "traces").glob(TRACES[name]))
     traces = [read_trace(read_source(str(path))) for path in paths]
-    assert cells(*traces) == row_of_readme(name)
+    assert cells(*traces) == row_of_page(name)

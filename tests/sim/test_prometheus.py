@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from sim.metric_words import METRICS
+from sim.definitions.plain import METRICS
 from sim.prometheus.text import Family, exposition, number
 
-DASHBOARD = Path(__file__).parents[2] / "dashboards" / "kvsim-vllm.json"
+DASHBOARD = Path(__file__).parents[2] / "docs" / "dashboards" / "kvsim-vllm.json"
 SCENARIO = """\
 name: small
 model: llama-3.1-8b

@@ -33,7 +33,7 @@ def mistakes(**keys) -> list[tuple[str, ...]]:
 
 
 def test_what_is_left_out_has_the_documented_default():
-    """Those of the README's table of keys."""
+    """Those of docs/scenario.md."""
     plain = scenario()
     assert (plain.seed, plain.replications, plain.runner) == (1, 1, "replay")
     assert (plain.model, plain.hardware) == ("llama-3.1-8b", "a100-80gb")

@@ -461,6 +461,13 @@ def test_command_replaces_no_folder_but_an_earlier_validation(kvsim, tmp_path):
     assert (kvsim.folder / "mine" / "precious").read_text() == "x"
 
 
+def test_command_replaces_an_earlier_validation(kvsim, tmp_path):
+    folder = write_points(tmp_path, "h100-qwen3-32b-closedloop", [CLOSED_LOOP])
+    for _ in range(2):
+        done = kvsim("validate", str(folder), "--latency", "roofline", "--out", "v")
+        assert done.returncode == 0, done.stderr
+
+
 def test_command_leaves_rows_also_where_nobody_reads_what_it_prints(kvsim, tmp_path):
     folder = write_points(tmp_path, "h100-qwen3-32b-closedloop", [CLOSED_LOOP])
     read, write = os.pipe()

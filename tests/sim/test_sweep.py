@@ -12,7 +12,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from sim import fingerprint
 from sim.errors import UserError
+from sim.run_folder import folder_for
 from sim.steady import Warmup
 from sim.sweep.paired import differences
 from sim.sweep.points import load_swept, parse_share, plan_points
@@ -68,7 +70,7 @@ def test_a_sample_is_of_the_grid_and_spread_over_it(small):
 
 
 def test_a_result_is_known_by_what_decides_it(small):
-    """Its name and what it is compared with decide nothing; the seed, a setting and a file do."""
+    """Its name and what it is compared with decide nothing; the seed and a setting do."""
     job = plan_points(load_swept(small, []), None, range(1, 2))[0]
     same = plan_points(
         load_swept(small, ["name=other", "systems={default: {}, more: {batching: static}}"]),
@@ -89,6 +91,39 @@ def test_a_result_is_known_by_what_decides_it(small):
     keys = {key_of(one, Warmup()) for one in others} | {key_of(job, Warmup.parse("none"))}
     assert key not in keys
     assert len(keys) == 4  # a block size is one, whoever says it
+
+
+def key_with(small, *settings) -> str:
+    (job,) = plan_points(load_swept(small, list(settings)), None, range(1, 2))
+    return key_of(job, Warmup())
+
+
+@pytest.mark.parametrize("changed", ["chunk-0-trace.csv", "chunk-0-dataset.json"])
+def test_files_that_are_read_decide_those_beside_a_trace_too(small, tmp_path, changed):
+    """A profile of ServeGen is read with the histograms beside it; what else lies there is not."""
+    for name in ("chunk-0-trace.csv", "chunk-0-dataset.json", "notes.json"):
+        (tmp_path / name).write_text("before")
+    trace = f"workload={{trace: {tmp_path / 'chunk-0-trace.csv'}}}"
+    scenario, key = load_swept(small, [trace]), key_with(small, trace)
+    folder = folder_for(scenario, tmp_path)
+    (tmp_path / "notes.json").write_text("something else")
+    assert (key_with(small, trace), folder_for(scenario, tmp_path)) == (key, folder)
+    (tmp_path / changed).write_text("something else")
+    assert key_with(small, trace) != key
+    assert folder_for(scenario, tmp_path) != folder
+
+
+def test_a_library_decides_where_it_takes_part(small, monkeypatch):
+    """That of measured kernels where latencies are of it, and none where it is not installed."""
+    silicon = "latency={kind: silicon}"
+    keys = []
+    for number in (None, "1.0", "2.0"):
+        monkeypatch.setattr(fingerprint, "_version", lambda name, number=number: number)
+        keys.append((key_with(small, silicon), key_with(small)))
+    of_silicon, of_others = zip(*keys, strict=True)
+    assert len(set(of_silicon)) == 3
+    assert len(set(of_others)) == 1
+    assert "scipy" in fingerprint.versions({})
 
 
 def test_a_broken_result_is_none(tmp_path):

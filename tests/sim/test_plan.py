@@ -11,13 +11,14 @@ import pytest
 
 from sim.errors import UserError
 from sim.plan.evaluate import RATIO, Evaluation, Evaluator, Verdict
+from sim.plan.flags import vllm_command
 from sim.plan.goals import find_goal, with_replications
 from sim.plan.neighbours import neighbours
 from sim.plan.plan import make_plan
 from sim.plan.prices import parse_prices, price_of
 from sim.plan.search import find_boundary
 from sim.plan.slo import Promises, Slo, parse_slos, seconds
-from sim.scenario.deployed import build_config
+from sim.scenario.deployed import build_config, build_kv_size
 from sim.steady import Warmup
 from sim.sweep.store import Store
 
@@ -271,7 +272,7 @@ def test_answer_flags_and_files(kvsim):
     assert "highest rate that keeps every promise: " in done.stdout
     assert "vllm serve meta-llama/Llama-3.1-8B" in done.stdout
     assert "--max-num-seqs 2" in done.stdout
-    assert "--num-gpu-blocks-override 512" in done.stdout
+    assert "--num-gpu-blocks-override 513" in done.stdout  # the null block, which no request gets
     assert " per million output tokens" in done.stdout
     folder = kvsim.folder / "plans/small"
     curve = pd.read_csv(folder / "curve.csv")
@@ -360,6 +361,73 @@ def test_load_that_still_rises_is_a_doubt(new_scenario, tmp_path):
     assert doubt.startswith("the load still rises, by ")
     steady = queue(new_scenario, 1, requests=1000)
     assert planned(steady, "e2e_mean<9s", tmp_path, find="num_blocks").doubts == []
+
+
+def flags(new_scenario, **changed) -> tuple[list[str], list[str]]:
+    """The comments before the command, and its options."""
+    lines = vllm_command(new_scenario(**changed), "default").splitlines()
+    comments = [line for line in lines if line.startswith("# ")]
+    return comments, [line.strip(" \\") for line in lines[len(comments) + 1 :]]
+
+
+def test_a_pool_has_one_block_more_by_vllms_count(new_scenario):
+    """As `num_blocks: auto` has one less than the blocks that vLLM finds."""
+    scenario = new_scenario(engine={"num_blocks": "auto"})
+    size = build_kv_size(scenario, "default")
+    assert build_config(scenario, "default").num_blocks == size.num_gpu_blocks - 1
+    _, options = flags(new_scenario, engine={"num_blocks": size.num_blocks})
+    assert f"--num-gpu-blocks-override {size.num_gpu_blocks}" in options
+
+
+@pytest.mark.parametrize(
+    ("settings", "option"),
+    [
+        ({"long_prefill_token_threshold": 256}, "--long-prefill-token-threshold 256"),
+        ({"watermark": 0.1}, "--watermark 0.1"),
+        ({"reserve_full_isl": False}, "--no-scheduler-reserve-full-isl"),
+        ({"policy": "priority"}, "--scheduling-policy priority"),
+    ],
+)
+def test_what_vllm_has_an_option_for_is_one(new_scenario, settings, option):
+    comments, options = flags(new_scenario, engine=settings)
+    assert (comments, options.count(option)) == ([], 1)
+    assert option not in flags(new_scenario)[1]
+
+
+@pytest.mark.parametrize(
+    ("settings", "comments"),
+    [
+        ({"policy": "lpm", "enable_prefix_caching": True}, ["policy: lpm"]),
+        ({"eviction": "lfu"}, ["eviction: lfu"]),
+        ({"preemption": "swap", "num_cpu_blocks": 9}, ["preemption: swap", "num_cpu_blocks: 9"]),
+        ({"mixed_batches": False, "enable_chunked_prefill": False}, ["mixed_batches: false"]),
+        ({"vllm_version": "0.18"}, ["reserve_full_isl: true"]),  # which came with 0.19
+        ({"vllm_version": "0.18", "reserve_full_isl": False}, []),
+        (
+            {"vllm_version": "0.20", "watermark": 0.1, "reserve_full_isl": False},
+            ["watermark: 0.1"],  # with 0.24
+        ),
+    ],
+)
+def test_what_vllm_has_no_option_for_is_said(new_scenario, settings, comments):
+    found, options = flags(new_scenario, engine={"max_num_batched_tokens": 4096, **settings})
+    told = [one for one in found if not one.startswith("# of vLLM ")]
+    assert told == [f"# no option of vLLM for engine.{one}" for one in comments]
+    assert not any("watermark" in option for option in options)
+
+
+def test_number_types_that_vllm_refuses_and_replicas_are_said(new_scenario):
+    comments, options = flags(
+        new_scenario,
+        deployment={"quantization": "int4", "kv_cache_dtype": "float32", "dtype": "float16"},
+        replicas={"count": 3, "router": "round-robin"},
+    )
+    assert comments == [
+        "# on each of 3 replicas, behind a router: round-robin",
+        "# no option of vLLM for deployment.quantization: int4",
+        "# no option of vLLM for deployment.kv_cache_dtype: float32",
+    ]
+    assert [one for one in options if "dtype" in one or "quant" in one] == ["--dtype float16"]
 
 
 def test_settings_of_a_system_win_over_those_of_all(new_scenario):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sim.errors import UserError
-from sim.plan.evaluate import Evaluation, Evaluator, Verdict
+from sim.plan.evaluate import GLANCE_RUNS, Evaluation, Evaluator, Verdict
 from sim.plan.goals import Goal, find_goal
 from sim.plan.plan import merit
 from sim.plan.search import find_boundary
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from optuna import Study
 
 FINALISTS = 3  # that are searched finely
-RUNS = 2  # of each value, as many as a fine search begins with
 Places = tuple[int, ...]  # of a value of each setting
 
 _COARSE = 5  # of a goal's values one
@@ -157,7 +156,7 @@ def look_at(
     )
 
     def judge(place: int) -> tuple[Verdict, Evaluation]:
-        (found,) = evaluator.evaluate_all([goal.apply(goal.values[place])], RUNS)
+        (found,) = evaluator.evaluate_all([goal.apply(goal.values[place])], GLANCE_RUNS)
         return (Verdict.KEPT if found.worst[1] <= 1 else Verdict.BROKEN), found
 
     def merit_at(place: int) -> float:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from sim.errors import UserError
-from sim.plan.evaluate import RATIO, Evaluation, Evaluator
+from sim.plan.evaluate import Evaluation, Evaluator
 from sim.plan.goals import Goal
 from sim.plan.limits import binding
 from sim.plan.search import Boundary, find_boundary
@@ -80,8 +80,11 @@ class Plan:
     def doubts(self) -> list[str]:
         """Why the runs at the answer may not be steady, in words."""
         rows, found = self.at_answer.rows, []
-        if all(row["measured_s"] == row["span_s"] for row in rows):
-            found.append("too few requests end while others come, so whole runs count")
+        if num_whole := sum(bool(row["fell_back"]) for row in rows):
+            found.append(
+                f"in {num_whole} of {len(rows)} runs too few requests are sent or end while others "
+                "come, so the whole run counts"
+            )
         if all(
             float(row["warmup_s"] or 0) > _LONG_WARMUP * float(row["measured_s"] or 0)
             for row in rows
@@ -100,10 +103,6 @@ class Plan:
             for number, row in enumerate(evaluation.rows)
         ]
         return pd.DataFrame(rows)
-
-    def value(self, evaluation: Evaluation, name: str) -> tuple[float, float]:
-        """How far a promise is used up, and the half-width of the interval of that."""
-        return evaluation.interval(RATIO + name)
 
 
 def which_system(scenario: Scenario, name: str | None) -> str:

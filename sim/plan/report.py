@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 from rich.table import Table
 
-from sim.plan.evaluate import Evaluation
+from sim.plan.evaluate import GLANCE_RUNS, Evaluation
 from sim.plan.flags import vllm_command
 from sim.plan.goals import Goal
-from sim.plan.optimize import RUNS, Look, Looks
+from sim.plan.optimize import Look, Looks
 from sim.plan.plan import Plan, num_gpus
 from sim.plan.prices import Prices, price_of
 from sim.tables import number, print_table
@@ -83,8 +83,9 @@ def _plan_data(plan: Plan, prices: Prices) -> dict[str, Any]:
         "promises": {
             name: {"used": _finite(used), "half_width": _finite(half_width)}
             for name in plan.at_answer.names
-            for used, half_width in [plan.value(plan.at_answer, name)]
+            for used, half_width in [plan.at_answer.used(name)]
         },
+        "confidence": plan.at_answer.confidence,
         "output_tokens_per_s": plan.at_answer.interval("output_tokens_per_s")[0],
         "kept_share": plan.at_answer.interval("kept_share")[0],
         "seeds": len(plan.at_answer.rows),
@@ -152,10 +153,11 @@ def _new_table(*headings: str, title: str | None = None) -> Table:
 
 
 def _promises_table(plan: Plan) -> Table:
-    table = _new_table("promise", "of its limit", "95 % interval", "first broken")
+    decided = f"{plan.at_answer.confidence * 100:.4g} % interval"
+    table = _new_table("promise", "of its limit", decided, "first broken")
     for name in plan.at_answer.names:
-        mean, width = plan.value(plan.at_answer, name)
-        beyond = "-" if plan.beyond is None else _share(plan.value(plan.beyond, name)[0])
+        mean, width = plan.at_answer.used(name)
+        beyond = "-" if plan.beyond is None else _share(plan.beyond.used(name)[0])
         interval = f"{_share(max(mean - width, 0))} to {_share(mean + width)}"
         table.add_row(name, _share(mean), interval, beyond)
     return table
@@ -209,7 +211,7 @@ def _looks_table(looks: list[Look], goal: Goal) -> Table:
     """With `>` or `<` before a value at which a promise is broken: what keeps them lies beyond."""
     keys = list(looks[0].labels)
     headings = [key.rpartition(".")[2] for key in keys]
-    title = f"{len(looks)} more, tried coarsely ({RUNS} runs of few values)"
+    title = f"{len(looks)} more, tried coarsely ({GLANCE_RUNS} runs of few values)"
     table = _new_table(*headings, f"{goal.name}, {goal.unit}", "GPUs", title=title)
     for look in looks:
         sign = "" if look.is_kept else "< " if goal.is_highest else "> "

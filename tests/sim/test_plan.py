@@ -151,11 +151,42 @@ def test_a_verdict_is_that_of_the_widest_interval():
     rows = tuple({RATIO + "x": value} for value in 0.9 + 0.1 * np.array([-1, 1, -1, 1]) * 0.75**0.5)
     found = Evaluation(rows, ("x",))
     assert found.interval(RATIO + "x") == (pytest.approx(0.9), pytest.approx(0.159, abs=1e-3))
-    assert found.verdict(0.95) is Verdict.UNSURE
-    assert found.verdict(0.5) is Verdict.KEPT
-    assert Evaluation(rows[:1], ("x",)).verdict(0.95) is Verdict.UNSURE
+    assert found.verdict is Verdict.UNSURE
+    assert Evaluation(rows, ("x",), 0.5).verdict is Verdict.KEPT
+    assert Evaluation(rows[:1], ("x",)).verdict is Verdict.UNSURE
     lost = Evaluation(({RATIO + "x": math.inf}, {RATIO + "x": 0.5}), ("x",))
-    assert lost.verdict(0.99) is Verdict.BROKEN
+    assert lost.verdict is Verdict.BROKEN
+
+
+def test_that_one_of_many_promises_is_broken_takes_more_to_show():
+    """Mean 1.2, half-width 0.159 at 95 %, but 0.309 at the 1 - 0.05 / 6 that six promises need."""
+    values = 1.2 + 0.1 * np.array([-1, 1, -1, 1]) * 0.75**0.5
+    names = ("x", "a", "b", "c", "d", "e")
+    rows = tuple({RATIO + name: 0.5 for name in names} | {RATIO + "x": one} for one in values)
+    assert Evaluation(rows, names[:1]).verdict is Verdict.BROKEN
+    assert Evaluation(rows, names).verdict is Verdict.UNSURE
+
+
+def test_what_breaks_a_promise_in_every_run_is_not_kept_at_a_glance():
+    """Another in each, so that no mean is above 0.85 of its limit."""
+    rows = ({RATIO + "a": 1.6, RATIO + "b": 0.1}, {RATIO + "a": 0.1, RATIO + "b": 1.6})
+    assert Evaluation(rows, ("a", "b")).glance_verdict is Verdict.BROKEN
+    assert Evaluation(rows, ("a",)).glance_verdict is Verdict.UNSURE
+    assert Evaluation(rows[1:], ("a",)).glance_verdict is Verdict.KEPT
+
+
+def test_promises_and_metrics_are_of_the_same_requests(new_scenario, tmp_path):
+    """50 in half a second, 40 ms each, one by one: many are sent after the warm-up, but few
+    end while others come, so the whole run counts for both."""
+    arrivals = {"constant": {"rate": 100}}
+    scenario = queue(new_scenario, 4, requests=50, arrivals=arrivals)
+    evaluator = Evaluator(
+        "default", Promises(parse_slos("e2e_mean<1s")), Store(tmp_path), Warmup.parse("auto")
+    )
+    (found,) = evaluator.evaluate_all([scenario], 1)
+    (row,) = found.rows
+    assert (row["fell_back"], row["requests"]) == (True, 50)
+    assert row[RATIO + "e2e_mean<1s"] == pytest.approx(row["e2e_mean_s"])
 
 
 # --- capacities that are known ---

@@ -161,6 +161,15 @@ def test_the_table_has_a_row_for_each_run(kvsim):
     assert loaded.sweep == {"engine.block_size": [4, 8], "workload.outputs": [2, 3, 4]}
 
 
+def test_of_how_many_runs_the_whole_counts_is_said(kvsim):
+    """Five requests are too few to leave any out."""
+    done = kvsim("sweep", "small.yaml", "--set", "workload.requests=5,100")
+    (line,) = (one for one in done.stderr.splitlines() if "not counted" in one)
+    assert "; of 1 of 2 runs the whole counts, for too few requests are sent or end" in line
+    table = pd.read_csv(kvsim.folder / "sweeps/small/table.csv")
+    assert table["fell_back"].tolist() == [True, False]
+
+
 @pytest.mark.slow
 def test_killed_20_times_a_sweep_ends_as_if_it_had_not_been(kvsim, tmp_path):
     """Killed at random moments, with all its workers; in the end all is as undisturbed."""

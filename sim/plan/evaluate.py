@@ -52,6 +52,10 @@ class Evaluation:
         """Mean and half-width of the 95 % interval; nan for one seed, inf where any is."""
         return self._interval(metric, 0.95)
 
+    def mean(self, metric: str) -> float:
+        """Over the seeds."""
+        return self.interval(metric)[0]
+
     def used(self, name: str) -> tuple[float, float]:
         """How far a promise is used up, and the half-width of the interval that decides on it."""
         return self._interval(RATIO + name, self.confidence)
@@ -92,7 +96,7 @@ class Evaluation:
     @property
     def worst(self) -> tuple[str, float]:
         """The promise that is used up most, and how far."""
-        ratios = {name: self.interval(RATIO + name)[0] for name in self.names}
+        ratios = {name: self.mean(RATIO + name) for name in self.names}
         name = max(ratios, key=ratios.__getitem__)
         return name, ratios[name]
 

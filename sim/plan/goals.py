@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from sim.errors import UserError
 from sim.scenario import Scenario
+from sim.scenario.deployed import build_config
 from sim.scenario.file import with_settings
 from sim.sources import build_workload
 
@@ -144,14 +145,13 @@ def _concurrency_goal(scenario: Scenario) -> Goal:
 
 def _blocks_goal(scenario: Scenario, system: str) -> Goal:
     key = ("systems", system, "num_blocks")
-    now = scenario.engine_settings(system)["num_blocks"]
     values = tuple(reversed(_integers(1, _MOST_BLOCKS)))
     return Goal(
         name="num_blocks",
         unit="blocks",
         is_highest=False,
         values=values,
-        start=_nearest(values, now if isinstance(now, int) else 4096),
+        start=_nearest(values, build_config(scenario, system).num_blocks),
         stride=35,
         apply=lambda blocks: with_settings(scenario, {key: int(blocks)}),
     )

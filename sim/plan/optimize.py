@@ -160,7 +160,8 @@ def look_at(
         return (Verdict.KEPT if found.worst[1] <= 1 else Verdict.BROKEN), found
 
     def merit_at(place: int) -> float:
-        return merit(goal, goal.values[place], goal.apply(goal.values[place]))
+        value = goal.values[place]
+        return merit(goal, value, goal.apply(value), evaluator.system)
 
     def at(place: int, found: Evaluation, *, is_kept: bool) -> Look:
         worth = merit_at(place) if is_kept else -float("inf")

@@ -9,14 +9,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from sim.attribution import DECODE_PARTS, TTFT_PARTS
 from sim.errors import UserError
 from sim.plan.evaluate import RATIO, Evaluation, Evaluator, Verdict
 from sim.plan.flags import vllm_command
 from sim.plan.goals import find_goal, with_replications
+from sim.plan.limits import binding, slow_parts
 from sim.plan.neighbours import neighbours
-from sim.plan.plan import make_plan
+from sim.plan.plan import Plan, make_plan, merit
 from sim.plan.prices import parse_prices, price_of
-from sim.plan.search import find_boundary
+from sim.plan.search import Boundary, find_boundary
 from sim.plan.slo import Promises, Slo, parse_slos, seconds
 from sim.scenario.deployed import build_config, build_kv_size
 from sim.steady import Warmup
@@ -187,6 +189,57 @@ def test_promises_and_metrics_are_of_the_same_requests(new_scenario, tmp_path):
     (row,) = found.rows
     assert (row["fell_back"], row["requests"]) == (True, 50)
     assert row[RATIO + "e2e_mean<1s"] == pytest.approx(row["e2e_mean_s"])
+
+
+# --- what binds ---
+
+# In ns: admitted after 100, all of it for want of a place; then tokens of steps are short for 900.
+LATE = {
+    **dict.fromkeys((*TTFT_PARTS, *DECODE_PARTS), 0),
+    "arrival_ns": 0,
+    "admitted_ns": 100,
+    "ttft_slots_ns": 100,
+    "ttft_budget_ns": 900,
+}
+
+
+def test_what_comes_after_admission_is_not_to_blame_for_queueing():
+    requests = pd.DataFrame([LATE]).astype("Int64")
+    shares = slow_parts(requests, "queueing", np.array([1e-7]))
+    assert shares["slow_queueing_ttft_slots_share"] == 1
+    assert binding(shares.__getitem__, "queueing_p99<1s").startswith("the limit of sequences: 100%")
+    ttft = slow_parts(requests, "ttft", np.array([1e-6]))
+    assert binding(ttft.__getitem__, "ttft_p99<1s").startswith("the token budget: 90%")
+
+
+def beyond_of(*rows) -> Plan:
+    """A plan whose first place breaks a promise, with these runs."""
+    found = Evaluation(
+        tuple({"refused": 0, "requests": 10, **row} for row in rows), ("ttft_p99<1s",)
+    )
+    return Plan(None, "default", None, Boundary(None, 0, {0: found}))
+
+
+def test_what_binds_is_told_by_all_runs():
+    """Slots in the first, blocks in the two others; refused only in the last."""
+    columns = {f"slow_ttft_{part.removesuffix('_ns')}_share": 0.0 for part in TTFT_PARTS}
+    late = {RATIO + "ttft_p99<1s": 2.0, **columns}
+    slots = late | {"slow_ttft_ttft_slots_share": 1.0}
+    blocks = late | {"slow_ttft_ttft_blocks_share": 1.0}
+    words = beyond_of(slots, blocks, blocks).constraint
+    assert words.startswith("ttft_p99<1s comes to 2 of its limit; KV blocks: 67% of the time")
+    refused = beyond_of(slots, blocks, blocks | {"refused": 3}).constraint
+    assert refused == "3 of 30 requests are refused, which breaks ttft_p99<1s"
+
+
+def test_blocks_of_alternatives_are_compared_by_their_tokens(new_scenario):
+    """Whoever says how large a block is; and they are sought from where the memory ends."""
+    scenario = new_scenario(engine={"num_blocks": "auto"}, systems={"a": {"block_size": 64}})
+    goal = find_goal(scenario, "num_blocks", "a")
+    assert merit(goal, 100, scenario, "a") == -6400
+    assert goal.values[goal.start] == pytest.approx(
+        build_config(scenario, "a").num_blocks, rel=0.01
+    )
 
 
 # --- capacities that are known ---

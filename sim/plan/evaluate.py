@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from enum import Enum
 from functools import partial
 
 import numpy as np
@@ -10,8 +9,9 @@ from threadpoolctl import threadpool_limits
 
 from sim.errors import UserError
 from sim.experiment import Job
-from sim.metrics import Row, half_width
+from sim.metrics import Row
 from sim.parallel import LOCAL, Backend
+from sim.plan.evaluation import RATIO, Evaluation, Verdict
 from sim.plan.limits import slow_parts
 from sim.plan.slo import FloatArray, Promises, seconds
 from sim.records import Records
@@ -23,82 +23,7 @@ from sim.sweep.run import Runner
 from sim.sweep.store import Store, key_of
 from workloads import ClosedLoop
 
-RATIO = "ratio "  # before the name of a promise, of the columns that say how far it is used up
 GLANCE_RUNS = 2
-_FAR = 1.5  # of the limit, or by so much below it: chance seldom takes both runs as far
-
-
-class Verdict(Enum):
-    """Whether promises are kept, as far as the runs tell."""
-
-    KEPT = "kept"
-    BROKEN = "broken"
-    UNSURE = "unsure"
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """A configuration after some runs.
-
-    rows: of each seed the metrics of `measure`, `kept_share`, and a ratio for each promise.
-    confidence: of the intervals by which a verdict is given.
-    """
-
-    rows: tuple[Row, ...]
-    names: tuple[str, ...]
-    confidence: float = 0.95
-
-    def interval(self, metric: str) -> tuple[float, float]:
-        """Mean and half-width of the 95 % interval; nan for one seed, inf where any is."""
-        return self._interval(metric, 0.95)
-
-    def mean(self, metric: str) -> float:
-        """Over the seeds."""
-        return self.interval(metric)[0]
-
-    def used(self, name: str) -> tuple[float, float]:
-        """How far a promise is used up, and the half-width of the interval that decides on it."""
-        return self._interval(RATIO + name, self.confidence)
-
-    def _interval(self, metric: str, confidence: float) -> tuple[float, float]:
-        values = np.array([row[metric] for row in self.rows], dtype=np.float64)
-        mean = float(values.mean())
-        if not np.isfinite(mean):
-            return mean, 0.0
-        width = half_width(values, confidence)
-        return mean, np.nan if width is None else width
-
-    @property
-    def verdict(self) -> Verdict:
-        """Kept if the whole interval of each ratio is up to 1; broken if one's is above it.
-
-        Any of the promises may be the broken one, so those intervals are wider (Bonferroni).
-        """
-        if any(self._is_broken(name) for name in self.names):
-            return Verdict.BROKEN
-        if all(sum(self.used(name)) <= 1 for name in self.names):
-            return Verdict.KEPT
-        return Verdict.UNSURE
-
-    def _is_broken(self, name: str) -> bool:
-        confidence = 1 - (1 - self.confidence) / len(self.names)
-        mean, width = self._interval(RATIO + name, confidence)
-        return mean - width > 1 or np.isinf(mean)
-
-    @property
-    def glance_verdict(self) -> Verdict:
-        """Kept, or broken, if each run keeps all promises, or breaks one, by half of the limit."""
-        most = [max(float(row[RATIO + name] or 0) for name in self.names) for row in self.rows]
-        if max(most) <= 1 / _FAR:
-            return Verdict.KEPT
-        return Verdict.BROKEN if min(most) >= _FAR else Verdict.UNSURE
-
-    @property
-    def worst(self) -> tuple[str, float]:
-        """The promise that is used up most, and how far."""
-        ratios = {name: self.mean(RATIO + name) for name in self.names}
-        name = max(ratios, key=ratios.__getitem__)
-        return name, ratios[name]
 
 
 @dataclass(frozen=True)
@@ -106,6 +31,8 @@ class Evaluator:
     """Runs of a scenario's system at whatever settings are asked for.
 
     seeds: how many at first, and at most.
+
+    Raises UserError for fewer than two seeds, of which there is no interval, and for less at most.
     """
 
     system: str
@@ -115,6 +42,11 @@ class Evaluator:
     seeds: tuple[int, int] = (4, 10)
     backend: Backend = LOCAL
     on_run: Callable[[], None] = lambda: None
+
+    def __post_init__(self) -> None:
+        first, most = self.seeds
+        if not 2 <= first <= most:
+            raise UserError(f"seeds: got {first}, at most {most}; expected 2 or more, and no less")
 
     def glance(self, scenario: Scenario) -> tuple[Verdict, Evaluation]:
         """With two seeds, where both are far from the limit on one side; else UNSURE."""

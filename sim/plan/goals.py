@@ -56,9 +56,16 @@ def find_goal(scenario: Scenario, name: str, system: str) -> Goal:
     raise UserError(f"--find: got {name!r}, expected one of {', '.join(FINDS)}")
 
 
-def at_rate(scenario: Scenario, rate: float) -> Scenario:
-    """The scenario with so many requests, or sessions, per second."""
-    return _rate_goal(scenario).apply(rate)
+def prepared(scenario: Scenario, find: str, rate: float | None) -> Scenario:
+    """Ready to be searched: `with_replications`, and with so many requests, or sessions, a second.
+
+    rate: None: as many as it has. Raises UserError for one where the load itself is to be found.
+    """
+    if rate is not None:
+        if find in ("rate", "concurrency"):
+            raise UserError(f"--rate: got one with --find {find}, expected none")
+        scenario = _rate_goal(scenario).apply(rate)
+    return with_replications(scenario)
 
 
 def with_replications(scenario: Scenario) -> Scenario:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sim.errors import UserError
-from sim.plan.evaluate import GLANCE_RUNS, Evaluation, Evaluator, Verdict
+from sim.plan.alternatives import changed
+from sim.plan.evaluate import GLANCE_RUNS, Evaluator
+from sim.plan.evaluation import Evaluation, Verdict
 from sim.plan.goals import Goal, find_goal
 from sim.plan.plan import merit
 from sim.plan.search import find_boundary
 from sim.scenario import Scenario
-from sim.scenario.deployed import build_config
-from sim.scenario.file import with_settings
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -45,10 +45,10 @@ class Look:
 
 @dataclass(frozen=True)
 class Looks:
-    """All combinations that were tried, the best first, and how many proposed ones cannot be."""
+    """All combinations that were tried, the best first, and why proposed ones cannot be."""
 
     all: list[Look]
-    num_impossible: int
+    impossible: list[UserError]
 
 
 def look_around(
@@ -77,8 +77,7 @@ def look_around(
             for (key, values), place in zip(scenario.sweep.items(), places, strict=True)
         }
         try:
-            point = with_settings(scenario, labels)
-            build_config(point, evaluator.system)
+            point = changed(scenario, labels)
         except UserError as error:  # such as a step smaller than the batch
             impossible[places] = error
             study.tell(trial, state=_state("FAIL"))
@@ -91,7 +90,7 @@ def look_around(
     if not looks:
         raise next(iter(impossible.values()))
     ranked = sorted(looks.values(), key=lambda look: (-look.merit, look.ratio))
-    return Looks(ranked, len(impossible))
+    return Looks(ranked, list(impossible.values()))
 
 
 def _new_study(seed: int) -> "Study":

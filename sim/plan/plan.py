@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import pandas as pd
 
 from sim.errors import UserError
-from sim.plan.evaluate import Evaluation, Evaluator
+from sim.plan.evaluate import Evaluator
+from sim.plan.evaluation import Evaluation
 from sim.plan.goals import Goal
 from sim.plan.limits import binding
 from sim.plan.search import Boundary, find_boundary

@@ -11,7 +11,11 @@ import pytest
 
 from sim.attribution import DECODE_PARTS, TTFT_PARTS
 from sim.errors import UserError
-from sim.plan.evaluate import RATIO, Evaluation, Evaluator, Verdict
+from sim.parallel import LOCAL
+from sim.plan.alternatives import alternatives
+from sim.plan.command import Options, plan_scenario
+from sim.plan.evaluate import Evaluator
+from sim.plan.evaluation import RATIO, Evaluation, Verdict
 from sim.plan.flags import vllm_command
 from sim.plan.goals import find_goal, with_replications
 from sim.plan.limits import binding, slow_parts
@@ -189,6 +193,14 @@ def test_promises_and_metrics_are_of_the_same_requests(new_scenario, tmp_path):
     (row,) = found.rows
     assert (row["fell_back"], row["requests"]) == (True, 50)
     assert row[RATIO + "e2e_mean<1s"] == pytest.approx(row["e2e_mean_s"])
+
+
+def test_differences_are_of_runs_on_the_same_requests():
+    """2 and 4 more: 3 ± 12.7 x 1.41 / 1.41, though each alone varies by far more."""
+    one = Evaluation(({"x": 102.0, "y": 1.0}, {"x": 204.0, "y": math.inf}), ())
+    two = Evaluation(({"x": 100.0, "y": 1.0}, {"x": 200.0, "y": 1.0}), ())
+    assert one.less(two, "x") == (3, pytest.approx(12.706, abs=1e-3))
+    assert np.isnan(one.less(two, "y")).all()
 
 
 # --- what binds ---
@@ -378,6 +390,10 @@ def test_json_has_what_is_printed(kvsim):
         "the answer",
         "block_size: 32, num_blocks: 256",
     }
+    answer, *others = found["neighbours"]
+    assert (answer["difference"], answer["half_width"]) == (0, 0)
+    assert any(one["difference"] for one in others)
+    assert found["best"]["confidence"] == pytest.approx(0.975)  # after 3 runs, and after 5
     assert found["vllm"].startswith("vllm serve ")
 
 
@@ -385,6 +401,66 @@ def test_fewest_blocks_are_found(kvsim):
     """A request of 8 + 4 tokens takes one block of 16; one at a time comes, each 100 ms."""
     done = kvsim("plan", "small.yaml", *SLO, "--find", "num_blocks", "--no-neighbours", "--json")
     assert json.loads(done.stdout)["best"]["answer"] == 1
+
+
+def no_two_gpus(monkeypatch) -> None:
+    """As if step times of two GPUs were missing, which is found when a run needs them."""
+
+    def missing(scenario):
+        if scenario.deployment.tensor_parallel_size == 2:
+            raise UserError("no tables of tensor parallelism 2")
+
+    monkeypatch.setattr("sim.plan.alternatives.build_latency", missing)
+
+
+def test_what_has_no_step_times_is_no_neighbour_and_no_alternative(new_scenario, monkeypatch):
+    assert "tensor_parallel_size: 2" in neighbours(new_scenario(), "default")
+    no_two_gpus(monkeypatch)
+    assert "tensor_parallel_size: 2" not in neighbours(new_scenario(), "default")
+    found = alternatives(
+        new_scenario(sweep={"deployment.tensor_parallel_size": [2, 1, 4]}), "a.yaml"
+    )
+    assert [one.deployment.tensor_parallel_size for _, one in found.possible] == [1, 4]
+    assert [str(error) for error in found.impossible] == ["no tables of tensor parallelism 2"]
+
+
+def test_alternatives_that_cannot_be_are_counted_and_none_is_a_mistake(new_scenario):
+    """Without chunks a prompt of any length must fit in a step, and 64 tokens are too few."""
+    choice = {"engine.enable_chunked_prefill": [True, False], "engine.max_num_batched_tokens": [64]}
+    found = alternatives(new_scenario(sweep=choice), "a.yaml")
+    assert [labels["engine.enable_chunked_prefill"] for labels, _ in found.possible] == [True]
+    (error,) = found.impossible
+    assert str(error).startswith("a.yaml: sweep at engine.enable_chunked_prefill=False, ")
+    with pytest.raises(UserError, match=r"a\.yaml: sweep at .*=False"):
+        alternatives(
+            new_scenario(sweep=choice | {"engine.enable_chunked_prefill": [False]}), "a.yaml"
+        )
+
+
+def test_an_answer_is_kept_whatever_becomes_of_its_neighbours(kvsim, tmp_path, monkeypatch):
+    def fails(best, evaluator):
+        raise UserError("the simulated time goes past 292 years")
+
+    monkeypatch.setattr("sim.plan.command._beside", fails)
+    options = Options(
+        slo="ttft_p99<1s",
+        find="num_blocks",
+        rate=None,
+        system=None,
+        attainment="90%",
+        seeds=(3, 3),
+        warmup="auto",
+        gpu_price=None,
+        compare=True,
+        trials=None,
+        backend=LOCAL,
+        out=tmp_path,
+        as_json=False,
+        quiet=True,
+    )
+    with pytest.raises(UserError, match="292 years"):
+        plan_scenario(kvsim.folder / "small.yaml", [], options)
+    assert "num_blocks: 1\n" in (tmp_path / "small/answer.yaml").read_text()
 
 
 @pytest.mark.slow

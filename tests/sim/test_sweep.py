@@ -16,6 +16,7 @@ from sim import fingerprint
 from sim.errors import UserError
 from sim.run_folder import folder_for
 from sim.steady import Warmup
+from sim.sweep.figures import heat_maps
 from sim.sweep.paired import differences
 from sim.sweep.points import load_swept, parse_share, plan_points
 from sim.sweep.run import num_seeds_wanted
@@ -274,6 +275,22 @@ def test_seeds_wanted_are_those_that_narrow_the_widest_interval():
     frame = pd.DataFrame(rows, columns=["system", "key", "seed", "x"])
     assert num_seeds_wanted(frame, 0.05, ["x"]) == pytest.approx(16, abs=1)
     assert num_seeds_wanted(frame, 0.11, ["x"]) == 4
+
+
+def test_a_metric_that_lacks_in_some_runs_needs_more_of_them():
+    """Of three values 12 % wide, 11 % need four by their deviation; there are six runs already."""
+    values = [100 + deviation * 12 / 2.4843 for deviation in (-1, 0, 1)]  # t of 2 by root 3
+    rows = [("a", seed, value) for seed, value in enumerate([*values, None, None, None])]
+    frame = pd.DataFrame(rows, columns=["system", "seed", "x"])
+    assert num_seeds_wanted(frame, 0.11, ["x"]) == 7
+    assert num_seeds_wanted(frame, 0.13, ["x"]) == 6
+
+
+def test_a_heat_map_has_no_bars_to_speak_of():
+    rows = [("a", x, y, seed, 100.0 * x + y) for x in (1, 2) for y in (1, 2) for seed in (1, 2, 3)]
+    frame = pd.DataFrame(rows, columns=["system", "x", "y", "seed", "output_tokens_per_s"])
+    figure = heat_maps(frame, "output_tokens_per_s")
+    assert figure.get_supxlabel() == "mean of 3 runs; table.csv has each"
 
 
 @pytest.mark.slow

@@ -517,8 +517,10 @@ def test_load_that_still_rises_is_a_doubt(new_scenario, tmp_path):
             },
         }
     )
-    (doubt,) = planned(rising, "e2e_mean<9s", tmp_path, find="num_blocks").doubts
-    assert doubt.startswith("the load still rises, by ")
+    # In one of the runs the warm-up takes so much that too few requests are left.
+    short, rise = planned(rising, "e2e_mean<9s", tmp_path, find="num_blocks").doubts
+    assert short.startswith("in 1 of 4 runs too few requests are sent or end")
+    assert rise.startswith("the load still rises, by ")
     steady = queue(new_scenario, 1, requests=1000)
     assert planned(steady, "e2e_mean<9s", tmp_path, find="num_blocks").doubts == []
 

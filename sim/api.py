@@ -21,7 +21,7 @@ from sim.experiment import Result, keys_of, plan_jobs, run_jobs
 from sim.metrics import half_width_95, summarise
 from sim.plan.evaluate import Evaluator
 from sim.plan.flags import vllm_command
-from sim.plan.goals import at_rate, find_goal, with_replications
+from sim.plan.goals import find_goal, prepared
 from sim.plan.plan import Plan, make_plan, which_system
 from sim.plan.slo import Promises, parse_slos
 from sim.scenario import Scenario
@@ -128,9 +128,7 @@ def plan(
 
     Raises UserError and WorkloadError as `simulate` does, and for promises that are none.
     """
-    if rate is not None:
-        scenario = at_rate(scenario, rate)
-    scenario = with_replications(with_settings(scenario, {}))
+    scenario = prepared(with_settings(scenario, {}), find, rate)
     promises = Promises(parse_slos(slo), attainment)
     name = which_system(scenario, system)
     with _kept(folder) as kept:

@@ -4,6 +4,7 @@ The parts of a request add up to these times, to the nanosecond. `sim.definition
 """
 
 from array import array
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,7 @@ _WAITS = tuple(f"ttft_{reason.name.lower()}_ns" for reason in Blocked)
 _IN_STEPS = ("ttft_prefill_ns", "ttft_other_prefills_ns", "ttft_decodes_ns")
 _EARLY_PARTS = (*_WAITS, *_IN_STEPS, "ttft_preempted_ns", "ttft_recompute_ns")
 TTFT_PARTS = ("ttft_step_ns", *_EARLY_PARTS)  # the first: all time but the others
+UNTIL_ADMITTED = ("ttft_step_ns", *_WAITS)  # of which the first and the budget may go on later
 _LATE_PARTS = ("decode_stalls_ns", "decode_preempted_ns", "decode_recompute_ns")
 DECODE_PARTS = ("decode_steps_ns", *_LATE_PARTS)  # here too
 
@@ -253,6 +255,19 @@ class Attribution:
     def _column(self, name: str, places: slice | npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         column: npt.NDArray[np.int64] = np.frombuffer(self._parts[name], np.int64)[places]
         return column
+
+
+def waits_ns(requests: Any) -> dict[str, Any]:
+    """The time up to admission, in the order of UNTIL_ADMITTED; what is beyond it is left out.
+
+    requests: a row of `requests.csv`, or its table; the parts are numbers or columns accordingly.
+    """
+    left_ns = requests["admitted_ns"] - requests["arrival_ns"]
+    waits = {}
+    for name in UNTIL_ADMITTED:
+        waits[name] = np.minimum(requests[name], left_ns)
+        left_ns = left_ns - waits[name]
+    return waits
 
 
 def _with_gaps(

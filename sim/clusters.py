@@ -119,9 +119,13 @@ def _by_ray(
 def _as_done(pending: list[Any]) -> Iterator[Attempt]:
     import ray
 
-    while pending:
-        done, pending = ray.wait(pending)
-        yield from ray.get(done)
+    try:
+        while pending:
+            done, pending = ray.wait(pending)
+            yield from ray.get(done)
+    finally:  # after a mistake or Ctrl-C nobody wants what is left
+        for task in pending:
+            ray.cancel(task)
 
 
 @cache

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from sim.deployment import Deployment
 from sim.errors import UserError
 
+NULL_BLOCKS = 1  # of those that vLLM counts: requests never get it
+
 # What a process takes of a GPU beside what PyTorch allocates: the CUDA context, libraries, and with
 # more GPUs the buffers of NCCL. Fitted on one start-up, see docs/kv_size.md.
 _CONTEXT_BYTES = 0.7e9
@@ -19,7 +21,7 @@ _SAMPLER_BYTES = 14  # of a logit: in 16 bits, in 32, and two more copies in 32 
 class KVSize:
     """The KV cache of one GPU.
 
-    num_gpu_blocks: as vLLM counts them, one null block included.
+    num_gpu_blocks: as vLLM counts them, the null block included.
     """
 
     num_gpu_blocks: int
@@ -29,7 +31,7 @@ class KVSize:
     @property
     def num_blocks(self) -> int:
         """Blocks that requests can have."""
-        return self.num_gpu_blocks - 1
+        return self.num_gpu_blocks - NULL_BLOCKS
 
     def lines(self) -> list[str]:
         """What vLLM prints of it."""

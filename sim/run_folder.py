@@ -87,7 +87,7 @@ def write_run(folder: Path, scenario: Scenario, results: list[Result]) -> None:
 
     (folder / "scenario.yaml").write_text(dump_scenario(scenario), "utf-8")
     about = {
-        "versions": versions(),
+        "versions": versions(plain(scenario)),
         "code": code_digest(),
         "seeds": sorted({result.job.scenario.seed for result in results}),
         "notes": _notes(results),

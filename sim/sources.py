@@ -1,11 +1,16 @@
 """The workload of a scenario: from a trace, rows of one, distributions, or several of these."""
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
 
 import workloads as w
 from sim.scenario import Scenario
 from sim.scenario.workload import SourceSpec, WorkloadSpec
 from sim.token_counts import token_counter
+from workloads.readers import companions
+
+Stamp = tuple[int, int]  # when a file was changed, in ns, and its bytes
 
 
 def build_workload(scenario: Scenario) -> w.Workload:
@@ -44,8 +49,28 @@ def _from_source(spec: SourceSpec, setting: _Setting) -> w.Workload:
 
 def _trace(spec: SourceSpec) -> w.Trace:
     assert spec.trace
-    count_tokens = token_counter(spec.tokenizer) if spec.tokenizer else None
-    return w.read_trace(w.read_source(spec.trace), spec.format, count_tokens)
+    paths = [Path(spec.trace), *companions(Path(spec.trace))]
+    if spec.tokenizer:
+        paths.append(Path(spec.tokenizer))
+    return _read_trace(spec.trace, spec.format, spec.tokenizer, tuple(map(_stamp, paths)))
+
+
+@lru_cache(maxsize=2)  # a plan asks a hundred times for the same, and to count tokens takes minutes
+def _read_trace(
+    path: str, format: str | None, tokenizer: str | None, stamps: tuple[Stamp | None, ...]
+) -> w.Trace:
+    """stamps: of all files that are read, so that one that has changed is read again."""
+    count_tokens = token_counter(tokenizer) if tokenizer else None
+    return w.read_trace(w.read_source(path), format, count_tokens)
+
+
+def _stamp(path: Path) -> Stamp | None:
+    """None where there is no such file, as reading it will say."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return stat.st_mtime_ns, stat.st_size
 
 
 def _replayed(spec: SourceSpec, setting: _Setting, trace: w.Trace) -> w.Workload:

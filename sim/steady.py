@@ -11,8 +11,10 @@ from sim.errors import UserError
 from sim.metrics import Row, summarise
 from sim.records import Records
 
+BoolArray = npt.NDArray[np.bool_]
+
 _BATCH = 5
-FEWEST_COUNTED = 10  # requests in the measured time, else the whole run counts
+_FEWEST_COUNTED = 10  # requests in the measured time, else the whole run counts
 
 
 @dataclass(frozen=True)
@@ -43,25 +45,19 @@ class Warmup:
 def measure(records: Records, warmup: Warmup) -> Row:
     """`summarise`, but for what was sent before the warm-up ended and what happened after arrivals.
 
-    Arrivals end with the last request that waits for no answer. Latencies, hits and preemptions are
-    of requests sent between the two; rates of those that end between them; shares of the pool of
-    that time. Gaps between tokens (ITL) are of the whole run. Further metrics: warmup_s, and
-    measured_s, the time that rates are of.
-
-    The whole run counts with the rule `none`, and where fewer than ten requests end in that time.
+    Latencies, hits and preemptions are of requests sent in the `window`; rates of those that end in
+    it; shares of the pool of that time. Gaps between tokens (ITL) and how long ago content was
+    evicted that misses (prefix_evicted_for_mean_s) are of the whole run. Further metrics: warmup_s;
+    measured_s, the time that rates are of; fell_back, whether that is the whole run though a part
+    was asked for.
     """
     whole: Row = {**summarise(records), "warmup_s": 0.0, "measured_s": None}
-    whole["measured_s"] = whole["span_s"]
-    requests = records.requests
-    if warmup.rule == "none" or not requests["finished_ns"].notna().any():
-        return whole
-    start_ns = start_of(records, warmup)
-    stop_ns = stop_of(records)
-    ended = requests[
-        requests["finished_ns"].between(start_ns, stop_ns, inclusive="right").fillna(False)
-    ]
-    if len(ended) < FEWEST_COUNTED:
-        return whole
+    whole |= {"measured_s": whole["span_s"], "fell_back": False}
+    measured_ns = window(records, warmup)
+    if measured_ns is None:
+        return {**whole, "fell_back": warmup.rule != "none"}
+    start_ns, stop_ns = measured_ns
+    ended = records.requests[_ended(records, start_ns, stop_ns)]
     window_ns = stop_ns - start_ns
     row = summarise(_within(records, start_ns, stop_ns))
     num_tokens = int(ended["output_tokens"].sum())
@@ -72,10 +68,35 @@ def measure(records: Records, warmup: Warmup) -> Row:
         "output_tokens_per_s": num_tokens * 1e9 / window_ns,
         "warmup_s": start_ns / 1e9,
         "measured_s": window_ns / 1e9,
+        "fell_back": False,
     }
     if "met_slo" in ended:
         row["goodput_per_s"] = int(ended["met_slo"].fillna(False).sum()) * 1e9 / window_ns
     return row
+
+
+def window(records: Records, warmup: Warmup) -> tuple[int, int] | None:
+    """From when to when a run is measured, in ns: from the end of the warm-up to that of arrivals.
+
+    Arrivals end with the last request that waits for no answer. None, the whole run counts: with
+    the rule `none`, and where fewer than ten requests are sent or end in that time.
+    """
+    if warmup.rule == "none":
+        return None
+    start_ns, stop_ns = start_of(records, warmup), stop_of(records)
+    counted = (sent(records, start_ns, stop_ns), _ended(records, start_ns, stop_ns))
+    return None if min(int(one.sum()) for one in counted) < _FEWEST_COUNTED else (start_ns, stop_ns)
+
+
+def sent(records: Records, start_ns: int, stop_ns: int) -> BoolArray:
+    """[n] whether each request was sent in this time, both ends included."""
+    return records.requests["arrival_ns"].between(start_ns, stop_ns).to_numpy(dtype=np.bool_)
+
+
+def _ended(records: Records, start_ns: int, stop_ns: int) -> BoolArray:
+    """[n] whether each request ended after the start, up to the stop."""
+    ended = records.requests["finished_ns"].between(start_ns, stop_ns, inclusive="right")
+    return ended.fillna(False).to_numpy(dtype=np.bool_)
 
 
 def start_of(records: Records, warmup: Warmup) -> int:
@@ -121,7 +142,7 @@ def mser5(values: npt.NDArray[np.float64]) -> int:
 
 def _within(records: Records, start_ns: int, stop_ns: int) -> Records:
     """Requests sent from start_ns on, and the steps that lie wholly between the two times."""
-    requests, steps = records.requests, records.steps
+    steps = records.steps
     ends_ns = steps["start_ns"] + steps["duration_ns"]
     inside = steps[(steps["start_ns"] >= start_ns) & (ends_ns <= stop_ns)]
     duration_ns = inside["duration_ns"].to_numpy(np.float64)
@@ -130,9 +151,7 @@ def _within(records: Records, start_ns: int, stop_ns: int) -> Records:
     )
     return replace(
         records,
-        requests=requests[
-            (requests["arrival_ns"] >= start_ns) & (requests["arrival_ns"] <= stop_ns)
-        ],
+        requests=records.requests[sent(records, start_ns, stop_ns)],
         steps=inside,
         slot_ns=slot_ns,
         saved_slot_ns=round(float(inside["saved"].to_numpy(np.float64) @ duration_ns)),

@@ -5,12 +5,8 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from sim.attribution import TTFT_PARTS
+from sim.attribution import TTFT_PARTS, waits_ns
 from sim.explain.words import WORDS
-
-_UNTIL_ADMITTED = (
-    *("ttft_step_ns", "ttft_slots_ns", "ttft_blocks_ns", "ttft_budget_ns", "ttft_batch_ns"),
-)
 
 
 class Event(NamedTuple):
@@ -74,17 +70,12 @@ def _cached(request: pd.Series) -> str:
 
 
 def _waits(request: pd.Series) -> str:
-    """What the time up to its admission was.
-
-    Waiting for the step in flight and for budget may go on after it: what is beyond is left out.
-    """
-    left_ns = int(request["admitted_ns"] - request["arrival_ns"])
-    waits = []
-    for name in _UNTIL_ADMITTED:
-        wait_ns = min(int(request[name]), left_ns)
-        left_ns -= wait_ns
-        if wait_ns:
-            waits.append(f"{seconds(wait_ns)} {WORDS[name].label}")
+    """What the time up to its admission was."""
+    waits = [
+        f"{seconds(int(wait_ns))} {WORDS[name].label}"
+        for name, wait_ns in waits_ns(request).items()
+        if wait_ns
+    ]
     return ", ".join(waits) or "no wait"
 
 

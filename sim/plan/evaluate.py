@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from enum import Enum
 from functools import partial
 
 import numpy as np
@@ -10,80 +9,21 @@ from threadpoolctl import threadpool_limits
 
 from sim.errors import UserError
 from sim.experiment import Job
-from sim.metrics import Row, half_width
+from sim.metrics import Row
 from sim.parallel import LOCAL, Backend
+from sim.plan.evaluation import RATIO, Evaluation, Verdict
 from sim.plan.limits import slow_parts
 from sim.plan.slo import FloatArray, Promises, seconds
 from sim.records import Records
 from sim.scenario import Scenario
 from sim.simulate import serve
 from sim.sources import build_workload
-from sim.steady import FEWEST_COUNTED, Warmup, measure, start_of, stop_of
+from sim.steady import Warmup, measure, sent, stop_of, window
 from sim.sweep.run import Runner
 from sim.sweep.store import Store, key_of
 from workloads import ClosedLoop
 
-RATIO = "ratio "  # before the name of a promise, of the columns that say how far it is used up
-
-
-_AT_A_GLANCE = 2  # runs
-_FAR = 1.5
-
-
-class Verdict(Enum):
-    """Whether promises are kept, as far as the runs tell."""
-
-    KEPT = "kept"
-    BROKEN = "broken"
-    UNSURE = "unsure"
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """A configuration after some runs.
-
-    rows: of each seed the metrics of `measure`, `kept_share`, and a ratio for each promise.
-    """
-
-    rows: tuple[Row, ...]
-    names: tuple[str, ...]
-
-    def interval(self, metric: str) -> tuple[float, float]:
-        """Mean and half-width of the 95 % interval; nan for one seed, inf where any is."""
-        return self._interval(metric, 0.95)
-
-    def _interval(self, metric: str, confidence: float) -> tuple[float, float]:
-        values = np.array([row[metric] for row in self.rows], dtype=np.float64)
-        mean = float(values.mean())
-        if not np.isfinite(mean):
-            return mean, 0.0
-        width = half_width(values, confidence)
-        return mean, np.nan if width is None else width
-
-    def verdict(self, confidence: float) -> Verdict:
-        """Kept if the whole interval of each ratio is up to 1; broken if one's is above it.
-
-        confidence: of each interval.
-        """
-        intervals = [self._interval(RATIO + name, confidence) for name in self.names]
-        if any(mean - width > 1 or np.isinf(mean) for mean, width in intervals):
-            return Verdict.BROKEN
-        if all(mean + width <= 1 for mean, width in intervals):
-            return Verdict.KEPT
-        return Verdict.UNSURE
-
-    @property
-    def is_far(self) -> bool:
-        """Whether in every run all promises are kept, or one is broken, by half of the limit."""
-        most = [max(float(row[RATIO + name] or 0) for name in self.names) for row in self.rows]
-        return max(most) <= 1 / _FAR or min(most) >= _FAR
-
-    @property
-    def worst(self) -> tuple[str, float]:
-        """The promise that is used up most, and how far."""
-        ratios = {name: self.interval(RATIO + name)[0] for name in self.names}
-        name = max(ratios, key=ratios.__getitem__)
-        return name, ratios[name]
+GLANCE_RUNS = 2
 
 
 @dataclass(frozen=True)
@@ -92,6 +32,8 @@ class Evaluator:
 
     seeds: how many at first, and at most. on_planned, on_run: told how many more runs there are to
     be made, as far as is known, and that one more is.
+
+    Raises UserError for fewer than two seeds, of which there is no interval, and for less at most.
     """
 
     system: str
@@ -103,27 +45,37 @@ class Evaluator:
     on_planned: Callable[[int], None] = lambda _: None
     on_run: Callable[[], None] = lambda: None
 
+    def __post_init__(self) -> None:
+        first, most = self.seeds
+        if not 2 <= first <= most:
+            raise UserError(f"seeds: got {first}, at most {most}; expected 2 or more, and no less")
+
     def glance(self, scenario: Scenario) -> tuple[Verdict, Evaluation]:
         """With two seeds, where both are far from the limit on one side; else UNSURE."""
-        (found,) = self.evaluate_all([scenario], _AT_A_GLANCE)
-        verdict = Verdict.KEPT if found.worst[1] < 1 else Verdict.BROKEN
-        return (verdict if found.is_far else Verdict.UNSURE), found
+        (found,) = self.evaluate_all([scenario], GLANCE_RUNS)
+        return found.glance_verdict, found
 
     def judge(self, scenario: Scenario) -> tuple[Verdict, Evaluation]:
         """With as many seeds as it takes to be sure, from the first number on.
 
-        The intervals of all looks together err with a probability of 5 % (Bonferroni), so each is
-        wider. Raises UserError and WorkloadError for what cannot be simulated.
+        Raises UserError and WorkloadError for what cannot be simulated.
         """
-        first, most = self.seeds
-        looks = range(first, most + 1, 2)
-        confidence = 1 - 0.05 / len(looks)
-        for num in looks:
+        for num in self._looks:
             (found,) = self.evaluate_all([scenario], num)
-            verdict = found.verdict(confidence)
-            if verdict is not Verdict.UNSURE:
+            if found.verdict is not Verdict.UNSURE:
                 break
-        return verdict, found
+        return found.verdict, found
+
+    @property
+    def _looks(self) -> range:
+        """Numbers of seeds at which a verdict is asked for."""
+        first, most = self.seeds
+        return range(first, most + 1, 2)
+
+    @property
+    def _confidence(self) -> float:
+        """Of the intervals of one look: all looks together err in 5 % of cases (Bonferroni)."""
+        return 1 - 0.05 / len(self._looks)
 
     def evaluate_all(self, scenarios: list[Scenario], num_seeds: int) -> list[Evaluation]:
         """Each with so many seeds, the same of all. Raises as `judge` does."""
@@ -144,8 +96,9 @@ class Evaluator:
         for name in self.promises.names:
             if any(np.isnan(float(row[RATIO + name] or 0)) for row in rows):
                 raise UserError(f"--slo: no request has anything to hold {name} against")
+        names = tuple(self.promises.names)
         return [
-            Evaluation(tuple(rows[first : first + num_seeds]), tuple(self.promises.names))
+            Evaluation(tuple(rows[first : first + num_seeds]), names, self._confidence)
             for first in range(0, len(rows), num_seeds)
         ]
 
@@ -162,11 +115,10 @@ def _row(warmup: Warmup, promises: Promises, job: Job) -> Row:
                 alone = _seconds(serve(_uncached(scenario, system), system, one_by_one), None)
     except OverflowError:
         raise UserError(f"{job.name}: the simulated time goes past 292 years") from None
-    start_ns = start_of(records, warmup)
-    arrival_ns = records.requests["arrival_ns"]
-    counted = ((arrival_ns >= start_ns) & (arrival_ns <= stop_of(records))).to_numpy()
-    if counted.sum() < FEWEST_COUNTED:
-        counted[:] = True
+    measured_ns = window(records, warmup)
+    counted = np.ones(len(records.requests), np.bool_)
+    if measured_ns is not None:
+        counted = sent(records, *measured_ns)
     loaded = _seconds(records, counted)
     if alone is not None:
         alone = {name: values[counted] for name, values in alone.items()}
@@ -177,19 +129,18 @@ def _row(warmup: Warmup, promises: Promises, job: Job) -> Row:
     return {
         **measure(records, warmup),
         **{f"broken {slo}": share for slo, share in promises.broken(loaded, alone).items()},
-        "load_rise": _rise(records, start_ns),
+        "load_rise": _rise(records, *(measured_ns or (0, stop_of(records)))),
         **causes,
         "kept_share": promises.kept(loaded, alone),
         **{RATIO + name: ratio for name, ratio in ratios.items()},
     }
 
 
-def _rise(records: Records, start_ns: int) -> float:
-    """How many times as many requests are sent in the second half of the measured time."""
-    arrival_ns, stop_ns = records.requests["arrival_ns"], stop_of(records)
+def _rise(records: Records, start_ns: int, stop_ns: int) -> float:
+    """How many times as many requests are sent in the second half of this time."""
     middle_ns = (start_ns + stop_ns) // 2
-    num_first = int(((arrival_ns >= start_ns) & (arrival_ns < middle_ns)).sum())
-    num_second = int(((arrival_ns >= middle_ns) & (arrival_ns <= stop_ns)).sum())
+    num_first = int(sent(records, start_ns, middle_ns - 1).sum())
+    num_second = int(sent(records, middle_ns, stop_ns).sum())
     return num_second / num_first if num_first else 1.0
 
 

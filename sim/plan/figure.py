@@ -13,13 +13,13 @@ _HIGHEST = 3.0  # of the limit: beyond, a promise is broken however far
 
 
 def curve(plan: Plan) -> Figure:
-    """Means over the seeds with their 95 % intervals, from 0 to three times the limit."""
+    """Means over the seeds with the intervals that decide, from 0 to three times the limit."""
     figure = Figure(figsize=(7, 4.4), layout="constrained")
     axes = figure.add_subplot()
     tried = plan.boundary.tried
     places = sorted(tried, key=lambda place: plan.goal.values[place])
     for number, name in enumerate(plan.at_answer.names):
-        points = [plan.value(tried[place], name) for place in places]
+        points = [tried[place].used(name) for place in places]
         shown = [
             (plan.goal.values[place], mean, half_width)
             for place, (mean, half_width) in zip(places, points, strict=True)
@@ -55,6 +55,7 @@ def curve(plan: Plan) -> Figure:
     tidy(axes)
     figure.legend(frameon=False, loc="outside upper center", ncols=2)
     numbers = [len(evaluation.rows) for evaluation in tried.values()]
-    runs = f"{min(numbers)} to {max(numbers)} runs a point, bars: 95 % interval"
+    confidence = plan.at_answer.confidence
+    runs = f"{min(numbers)} to {max(numbers)} runs a point, bars: {confidence * 100:.4g} % interval"
     figure.supxlabel(runs, x=0.99, ha="right", **SMALL)
     return figure

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from sim.errors import UserError
 from sim.scenario import Scenario
+from sim.scenario.deployed import build_config
 from sim.scenario.file import with_settings
 from sim.sources import build_workload
 
@@ -55,9 +56,16 @@ def find_goal(scenario: Scenario, name: str, system: str) -> Goal:
     raise UserError(f"--find: got {name!r}, expected one of {', '.join(FINDS)}")
 
 
-def at_rate(scenario: Scenario, rate: float) -> Scenario:
-    """The scenario with so many requests, or sessions, per second."""
-    return _rate_goal(scenario).apply(rate)
+def prepared(scenario: Scenario, find: str, rate: float | None) -> Scenario:
+    """Ready to be searched: `with_replications`, and with so many requests, or sessions, a second.
+
+    rate: None: as many as it has. Raises UserError for one where the load itself is to be found.
+    """
+    if rate is not None:
+        if find in ("rate", "concurrency"):
+            raise UserError(f"--rate: got one with --find {find}, expected none")
+        scenario = _rate_goal(scenario).apply(rate)
+    return with_replications(scenario)
 
 
 def with_replications(scenario: Scenario) -> Scenario:
@@ -144,14 +152,13 @@ def _concurrency_goal(scenario: Scenario) -> Goal:
 
 def _blocks_goal(scenario: Scenario, system: str) -> Goal:
     key = ("systems", system, "num_blocks")
-    now = scenario.engine_settings(system)["num_blocks"]
     values = tuple(reversed(_integers(1, _MOST_BLOCKS)))
     return Goal(
         name="num_blocks",
         unit="blocks",
         is_highest=False,
         values=values,
-        start=_nearest(values, now if isinstance(now, int) else 4096),
+        start=_nearest(values, build_config(scenario, system).num_blocks),
         stride=35,
         apply=lambda blocks: with_settings(scenario, {key: int(blocks)}),
     )

@@ -1,9 +1,11 @@
 """What stands behind a promise that is used up: where the time of the slowest requests goes."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pandas as pd
 
-from sim.attribution import DECODE_PARTS, TTFT_PARTS
+from sim.attribution import DECODE_PARTS, TTFT_PARTS, UNTIL_ADMITTED, waits_ns
 from sim.explain.words import WORDS
 from sim.metrics import Row
 from sim.plan.slo import FloatArray
@@ -21,7 +23,7 @@ _CONSTRAINTS = {
 }
 _PARTS = {
     "ttft": TTFT_PARTS,
-    "queueing": TTFT_PARTS,
+    "queueing": UNTIL_ADMITTED,
     "tpot": DECODE_PARTS,
     "e2e": (*TTFT_PARTS, *DECODE_PARTS),
 }
@@ -36,7 +38,8 @@ def slow_parts(requests: pd.DataFrame, metric: str, seconds: FloatArray) -> Row:
     values = np.where(np.isfinite(seconds), seconds, -1.0)
     num_slow = max(round(_SLOWEST * int((values >= 0).sum())), 1)
     slow = requests.iloc[np.argsort(-values, kind="stable")[:num_slow]]
-    sums_ns = {name: float(slow[name].fillna(0).sum()) for name in _PARTS[metric]}
+    parts_ns = waits_ns(slow) if metric == "queueing" else slow
+    sums_ns = {name: float(parts_ns[name].fillna(0).sum()) for name in _PARTS[metric]}
     total_ns = sum(sums_ns.values()) or 1.0
     return {_column(metric, name): ns / total_ns for name, ns in sums_ns.items()}
 
@@ -45,10 +48,10 @@ def _column(metric: str, part: str) -> str:
     return f"slow_{metric}_{part.removesuffix('_ns')}_share"
 
 
-def binding(row: Row, promise: str) -> str:
-    """The constraint behind a promise, in words; row: has its `slow_parts`."""
+def binding(share: Callable[[str], float], promise: str) -> str:
+    """The constraint behind a promise, in words; share: of a column of `slow_parts`."""
     metric = promise.partition("<")[0].partition("_")[0]
-    shares = {name: float(row[_column(metric, name)] or 0) for name in _PARTS[metric]}
+    shares = {name: share(_column(metric, name)) for name in _PARTS[metric]}
     by_constraint = {
         constraint: sum(shares.get(name, 0) for name in names)
         for constraint, names in _CONSTRAINTS.items()

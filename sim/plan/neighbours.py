@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from sim.errors import UserError
+from sim.plan.alternatives import changed
 from sim.scenario import Scenario
 from sim.scenario.deployed import build_config
-from sim.scenario.file import with_settings
 
 _DOUBLED = ("block_size", "max_num_seqs", "max_num_batched_tokens")
 
@@ -16,11 +16,11 @@ def neighbours(scenario: Scenario, system: str) -> dict[str, Scenario]:
     found: dict[str, Scenario] = {}
     for settings in _settings(scenario, system):
         try:
-            changed = with_settings(scenario, settings)
+            neighbour = changed(scenario, settings)
         except UserError:  # such as a step smaller than the batch, or a model that does not fit
             continue
         words = (f"{path[-1]}: {_word(value)}" for path, value in settings.items())
-        found[", ".join(words)] = changed
+        found[", ".join(words)] = neighbour
     return found
 
 

@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sim.errors import UserError
-from sim.plan.evaluate import Evaluation, Evaluator, Verdict
+from sim.plan.alternatives import changed
+from sim.plan.evaluate import GLANCE_RUNS, Evaluator
+from sim.plan.evaluation import Evaluation, Verdict
 from sim.plan.goals import Goal, find_goal
 from sim.plan.plan import merit
 from sim.plan.search import find_boundary
 from sim.scenario import Scenario
-from sim.scenario.deployed import build_config
-from sim.scenario.file import with_settings
 
 if TYPE_CHECKING:
     from optuna import Study
 
 FINALISTS = 3  # that are searched finely
-RUNS = 2  # of each value, as many as a fine search begins with
 Places = tuple[int, ...]  # of a value of each setting
 
 _COARSE = 5  # of a goal's values one
@@ -46,10 +45,10 @@ class Look:
 
 @dataclass(frozen=True)
 class Looks:
-    """All combinations that were tried, the best first, and how many proposed ones cannot be."""
+    """All combinations that were tried, the best first, and why proposed ones cannot be."""
 
     all: list[Look]
-    num_impossible: int
+    impossible: list[UserError]
 
 
 def look_around(
@@ -78,8 +77,7 @@ def look_around(
             for (key, values), place in zip(scenario.sweep.items(), places, strict=True)
         }
         try:
-            point = with_settings(scenario, labels)
-            build_config(point, evaluator.system)
+            point = changed(scenario, labels)
         except UserError as error:  # such as a step smaller than the batch
             impossible[places] = error
             study.tell(trial, state=_state("FAIL"))
@@ -92,7 +90,7 @@ def look_around(
     if not looks:
         raise next(iter(impossible.values()))
     ranked = sorted(looks.values(), key=lambda look: (-look.merit, look.ratio))
-    return Looks(ranked, len(impossible))
+    return Looks(ranked, list(impossible.values()))
 
 
 def _new_study(seed: int) -> "Study":
@@ -157,11 +155,12 @@ def look_at(
     )
 
     def judge(place: int) -> tuple[Verdict, Evaluation]:
-        (found,) = evaluator.evaluate_all([goal.apply(goal.values[place])], RUNS)
+        (found,) = evaluator.evaluate_all([goal.apply(goal.values[place])], GLANCE_RUNS)
         return (Verdict.KEPT if found.worst[1] <= 1 else Verdict.BROKEN), found
 
     def merit_at(place: int) -> float:
-        return merit(goal, goal.values[place], goal.apply(goal.values[place]))
+        value = goal.values[place]
+        return merit(goal, value, goal.apply(value), evaluator.system)
 
     def at(place: int, found: Evaluation, *, is_kept: bool) -> Look:
         worth = merit_at(place) if is_kept else -float("inf")

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import pandas as pd
 
 from sim.errors import UserError
-from sim.plan.evaluate import RATIO, Evaluation, Evaluator
+from sim.plan.evaluate import Evaluator
+from sim.plan.evaluation import Evaluation
 from sim.plan.goals import Goal
 from sim.plan.limits import binding
 from sim.plan.search import Boundary, find_boundary
@@ -35,9 +36,9 @@ class Plan:
     @property
     def merit(self) -> float:
         """See `merit`; -inf without an answer."""
-        return (
-            -float("inf") if self.answer is None else merit(self.goal, self.answer, self.scenario)
-        )
+        if self.answer is None:
+            return -float("inf")
+        return merit(self.goal, self.answer, self.scenario, self.system)
 
     @property
     def answer(self) -> float | None:
@@ -62,14 +63,14 @@ class Plan:
         if self.beyond is None:
             return "none of the values that were tried breaks a promise"
         name, ratio = self.beyond.worst
-        row = self.beyond.rows[0]
-        if row["refused"]:
-            return (
-                f"{row['refused']} of {row['requests']} requests are refused, which breaks {name}"
-            )
-        broken = {key[7:]: value for key, value in row.items() if key.startswith("broken ")}
-        cause = max(broken, key=lambda slo: float(broken[slo] or 0)) if " of " in name else name
-        return f"{name} comes to {ratio:.3g} of its limit; {binding(row, cause)}"
+        rows = self.beyond.rows
+        if num_refused := sum(int(row["refused"] or 0) for row in rows):
+            num_requests = sum(int(row["requests"] or 0) for row in rows)
+            return f"{num_refused} of {num_requests} requests are refused, which breaks {name}"
+        mean = self.beyond.mean
+        broken = [key for key in rows[0] if key.startswith("broken ")]
+        cause = max(broken, key=mean).removeprefix("broken ") if " of " in name else name
+        return f"{name} comes to {ratio:.3g} of its limit; {binding(mean, cause)}"
 
     def cost_per_million_tokens(self, gpu_price_per_hour: float) -> float | None:
         """Output tokens, at the answer; None where nothing comes out."""
@@ -80,8 +81,11 @@ class Plan:
     def doubts(self) -> list[str]:
         """Why the runs at the answer may not be steady, in words."""
         rows, found = self.at_answer.rows, []
-        if all(row["measured_s"] == row["span_s"] for row in rows):
-            found.append("too few requests end while others come, so whole runs count")
+        if num_whole := sum(bool(row["fell_back"]) for row in rows):
+            found.append(
+                f"in {num_whole} of {len(rows)} runs too few requests are sent or end while others "
+                "come, so the whole run counts"
+            )
         if all(
             float(row["warmup_s"] or 0) > _LONG_WARMUP * float(row["measured_s"] or 0)
             for row in rows
@@ -101,10 +105,6 @@ class Plan:
         ]
         return pd.DataFrame(rows)
 
-    def value(self, evaluation: Evaluation, name: str) -> tuple[float, float]:
-        """How far a promise is used up, and the half-width of the interval of that."""
-        return evaluation.interval(RATIO + name)
-
 
 def which_system(scenario: Scenario, name: str | None) -> str:
     """The only system, or the one of this name. Raises UserError for any other."""
@@ -120,7 +120,7 @@ def num_gpus(scenario: Scenario) -> int:
     return scenario.deployment.tensor_parallel_size * scenario.replicas.count
 
 
-def merit(goal: Goal, value: float, scenario: Scenario) -> float:
+def merit(goal: Goal, value: float, scenario: Scenario, system: str) -> float:
     """What alternatives are ranked by, more is better: most by a GPU, or least that is needed.
 
     scenario: as it is at the value.
@@ -130,7 +130,8 @@ def merit(goal: Goal, value: float, scenario: Scenario) -> float:
         return value / gpus
     if goal.name == "replicas":
         return float(-gpus)
-    return float(-value * scenario.engine.block_size * gpus)
+    block_size: int = scenario.engine_settings(system)["block_size"]
+    return float(-value * block_size * gpus)
 
 
 def make_plan(scenario: Scenario, goal: Goal, evaluator: Evaluator) -> Plan:

@@ -1,14 +1,17 @@
 """What a plan has found, in words, tables and data."""
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from rich.table import Table
 
-from sim.plan.evaluate import Evaluation
+from sim.errors import UserError
+from sim.plan.evaluate import GLANCE_RUNS
+from sim.plan.evaluation import RATIO, Evaluation
 from sim.plan.flags import vllm_command
 from sim.plan.goals import Goal
-from sim.plan.optimize import RUNS, Look, Looks
+from sim.plan.optimize import Look
 from sim.plan.plan import Plan, num_gpus
 from sim.plan.prices import Prices, price_of
 from sim.tables import number
@@ -19,13 +22,15 @@ NEIGHBOUR_SEEDS = 4
 
 
 class Findings(NamedTuple):
-    """plans: with the values that make each one, by key path. looks: what was tried coarsely.
+    """plans: with the values that make each one, by key path. looks: what was only tried coarsely.
 
-    best: of the plans. beside: its neighbours, itself first; none if they are not wanted.
+    impossible: why combinations cannot be. best: of the plans. beside: its neighbours, itself
+    first; none if they are not wanted.
     """
 
     plans: list[tuple[dict[str, Any], Plan]]
-    looks: Looks
+    looks: list[Look]
+    impossible: list[UserError]
     best: Plan
     beside: list[Beside]
 
@@ -41,68 +46,15 @@ def unreachable(plan: Plan) -> str:
     )
 
 
-def as_data(findings: Findings, prices: Prices) -> dict[str, Any]:
-    """What `print_findings` says, for machines."""
-    plans, looks, best, beside = findings
-    return {
-        "alternatives": [
-            {"settings": labels, **_plan_data(plan, prices)} for labels, plan in plans
-        ],
-        "tried_coarsely": [
-            {
-                "settings": look.labels,
-                "value": look.value,
-                "kept": look.is_kept,
-                "gpus": num_gpus(look.scenario),
-            }
-            for look in looks.all
-        ],
-        "impossible": looks.num_impossible,
-        "best": _plan_data(best, prices),
-        "neighbours": [
-            {"setting": name, "promise": found.worst[0], "used": _finite(found.worst[1])}
-            for name, found in beside
-        ],
-        "vllm": None if best.answer is None else vllm_command(best.scenario, best.system),
-    }
-
-
-def _finite(value: float) -> float | None:
-    """JSON has no infinity."""
-    return value if math.isfinite(value) else None
-
-
-def _plan_data(plan: Plan, prices: Prices) -> dict[str, Any]:
-    price = price_of(prices, plan.scenario.hardware)
-    cost = None if price is None else plan.cost_per_million_tokens(price)
-    broken = plan.boundary.broken
-    return {
-        "find": plan.goal.name,
-        "answer": plan.answer,
-        "broken_at": None if broken is None else plan.goal.values[broken],
-        "gpus": plan.num_gpus,
-        "promises": {
-            name: {"used": _finite(used), "half_width": _finite(half_width)}
-            for name in plan.at_answer.names
-            for used, half_width in [plan.value(plan.at_answer, name)]
-        },
-        "output_tokens_per_s": plan.at_answer.interval("output_tokens_per_s")[0],
-        "kept_share": plan.at_answer.interval("kept_share")[0],
-        "seeds": len(plan.at_answer.rows),
-        "constraint": plan.constraint,
-        "cost_per_million_output_tokens": cost,
-    }
-
-
 def print_findings(findings: Findings, prices: Prices) -> None:
     """The answer and what it rests on. prices: empty: nothing is said of costs."""
-    plans, looks, best, beside = findings
+    plans, looks, impossible, best, beside = findings
     if len(plans) > 1:
         print_table(_alternatives_table(plans, prices), num_names=max(len(plans[0][0]), 1))
-    if looks.all:
-        print_table(_looks_table(looks.all, best.goal), num_names=len(looks.all[0].labels))
-    if looks.num_impossible:
-        print(f"combinations that cannot be: {looks.num_impossible}\n")
+    if looks:
+        print_table(_looks_table(looks, best.goal), num_names=len(looks[0].labels))
+    if impossible:
+        print(f"combinations that cannot be: {len(impossible)}; the first: {impossible[0]}\n")
     if best.answer is None:
         return
     for line in _answer_lines(best, prices):
@@ -153,10 +105,11 @@ def _new_table(*headings: str, title: str | None = None) -> Table:
 
 
 def _promises_table(plan: Plan) -> Table:
-    table = _new_table("promise", "of its limit", "95 % interval", "first broken")
+    decided = f"{plan.at_answer.confidence * 100:.4g} % interval"
+    table = _new_table("promise", "of its limit", decided, "first broken")
     for name in plan.at_answer.names:
-        mean, width = plan.value(plan.at_answer, name)
-        beyond = "-" if plan.beyond is None else _share(plan.value(plan.beyond, name)[0])
+        mean, width = plan.at_answer.used(name)
+        beyond = "-" if plan.beyond is None else _share(plan.beyond.used(name)[0])
         interval = f"{_share(max(mean - width, 0))} to {_share(mean + width)}"
         table.add_row(name, _share(mean), interval, beyond)
     return table
@@ -168,13 +121,27 @@ def _share(ratio: float) -> str:
 
 def _neighbours_table(plan: Plan, beside: list[Beside]) -> Table:
     words = plan.goal.words(plan.boundary.kept or 0)
-    title = f"one setting changed, at {words}, {NEIGHBOUR_SEEDS} runs each on the same requests"
-    table = _new_table("", "promise used up most", "of its limit", "tokens/s", title=title)
+    runs = f"{NEIGHBOUR_SEEDS} runs each on the same requests; ± of 95 %"
+    title = f"one setting changed, at {words}, {runs}"
+    less = "less the answer's"
+    headings = ("promise used up most", "of its limit", less, "tokens/s", less)
+    table = _new_table("", *headings, title=title)
+    answer = beside[0][1]
     for name, found in beside:
         worst, ratio = found.worst
-        per_s = number(found.interval("output_tokens_per_s")[0])
-        table.add_row(name, worst, _share(ratio), per_s)
+        used = per_s = "-"
+        if found is not answer:
+            used = _difference(*found.less(answer, RATIO + worst), _share)
+            per_s = _difference(*found.less(answer, "output_tokens_per_s"), number)
+        total = number(found.mean("output_tokens_per_s"))
+        table.add_row(name, worst, _share(ratio), used, total, per_s)
     return table
+
+
+def _difference(mean: float, half_width: float, words: Callable[[float], str]) -> str:
+    if math.isnan(mean):
+        return "-"
+    return f"{'-' if mean < 0 else '+'}{words(abs(mean))} ± {words(half_width)}"
 
 
 def _cost(plan: Plan, prices: Prices) -> str:
@@ -210,7 +177,7 @@ def _looks_table(looks: list[Look], goal: Goal) -> Table:
     """With `>` or `<` before a value at which a promise is broken: what keeps them lies beyond."""
     keys = list(looks[0].labels)
     headings = [key.rpartition(".")[2] for key in keys]
-    title = f"{len(looks)} more, tried coarsely ({RUNS} runs of few values)"
+    title = f"{len(looks)} more, tried coarsely ({GLANCE_RUNS} runs of few values)"
     table = _new_table(*headings, f"{goal.name}, {goal.unit}", "GPUs", title=title)
     for look in looks:
         sign = "" if look.is_kept else "< " if goal.is_highest else "> "

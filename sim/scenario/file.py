@@ -77,12 +77,13 @@ def points(scenario: Scenario, source: str = "sweep") -> list[tuple[dict[str, An
 
     Raises UserError, naming `source`, when a value does not fit its key.
     """
-    result = []
-    for values in itertools.product(*scenario.sweep.values()):
-        labels = dict(zip(scenario.sweep, values, strict=True))
-        point = with_settings(scenario, labels, source)
-        result.append((labels, point))
-    return result
+    return [(labels, with_settings(scenario, labels, source)) for labels in combinations(scenario)]
+
+
+def combinations(scenario: Scenario) -> list[dict[str, Any]]:
+    """Of the swept values, by key path; one of none without a sweep."""
+    every = itertools.product(*scenario.sweep.values())
+    return [dict(zip(scenario.sweep, values, strict=True)) for values in every]
 
 
 def _check_systems(scenario: Scenario, source: str) -> None:

@@ -177,10 +177,15 @@ def _of_window(frame: pd.DataFrame, warmup: Warmup) -> str:
         runs = "one run a point: its sampling error is not known (see --seeds, --precision)"
     if warmup.rule == "none":
         return f"{runs}; every request of a run counts"
-    if (frame["measured_s"] == frame["span_s"]).all():
-        return f"{runs}; whole runs count, for too few requests end while others come"
+    num_whole, why = (
+        int(frame["fell_back"].sum()),
+        "too few requests are sent or end while others come",
+    )
+    if num_whole == len(frame):
+        return f"{runs}; whole runs count, for {why}"
     rule = "by MSER-5" if warmup.rule == "auto" else "as asked for"
     longest = frame["warmup_s"].max()
-    return (
-        f"{runs}; not counted: warm-up {rule} (at most {longest:.3g} s), and after the last arrival"
-    )
+    cut = f"not counted: warm-up {rule} (at most {longest:.3g} s), and after the last arrival"
+    if not num_whole:
+        return f"{runs}; {cut}"
+    return f"{runs}; {cut}; of {num_whole} of {len(frame)} runs the whole counts, for {why}"

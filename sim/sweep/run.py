@@ -106,7 +106,9 @@ def num_seeds_wanted(frame: pd.DataFrame, precision: float, metrics: Iterable[st
             if half_width is None or not values.mean():
                 continue
             ratio = half_width / abs(values.mean()) / precision
-            most = max(most, len(values) if ratio <= 1 else math.ceil(len(values) * ratio**2))
+            # At least one more where it is too wide: a metric may lack in some of the runs.
+            more = max(math.ceil(len(values) * ratio**2), len(rows) + 1)
+            most = max(most, len(rows) if ratio <= 1 else more)
     return most
 
 

@@ -35,8 +35,10 @@ class Scrape:
 
     @cached_property
     def is_v1(self) -> bool:
-        """Whether the engine is V1, which labels its metrics with the number of the engine."""
-        return any("engine" in sample.labels for sample in self.samples)
+        """Whether the engine is V1: it labels its metrics with the number of the engine, or, before
+        it did, counted queries of the prefix cache, of which V0 has but the rate of hits."""
+        is_labelled = any("engine" in sample.labels for sample in self.samples)
+        return is_labelled or self.total("vllm:gpu_prefix_cache_queries_total") is not None
 
     def of_system(self, system: str) -> "Scrape":
         """The samples of a system, of those that `kvsim run --format prometheus` has printed.

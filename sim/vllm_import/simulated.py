@@ -20,14 +20,13 @@ Values = npt.NDArray[np.float64]
 class SimulatedRun:
     """One system at one point: requests that have finished, of all seeds, and rows of summary.csv.
 
-    num_outputs: of each request.
+    Each request has one output.
     """
 
     name: str
     system: str
     requests: pd.DataFrame
     summary: pd.DataFrame
-    num_outputs: int
 
     @property
     def num_seeds(self) -> int:
@@ -43,9 +42,9 @@ class SimulatedRun:
         return (self.column(last) - self.column(first)) / 1e9
 
     def tpot_s(self) -> Values:
-        """Of each request with more than one token an output."""
-        gaps = self.column("output_tokens") // self.num_outputs - 1
-        return self.between("first_token_ns", "finished_ns")[gaps > 0] / gaps[gaps > 0]
+        """Of each request; 0 for a single token, as vLLM counts it."""
+        num_gaps = np.maximum(self.column("output_tokens") - 1, 1)
+        return self.between("first_token_ns", "finished_ns") / num_gaps
 
 
 # By the name in the scrape. The gaps between tokens are in summary.csv alone.
@@ -65,8 +64,8 @@ VALUES: dict[str, Callable[[SimulatedRun], Values]] = {
 def read_run(folder: Path, system: str | None) -> SimulatedRun:
     """The one system, or that of this name, of a run without a sweep.
 
-    Raises UserError for a folder that is no run, for several systems without a name, and for more
-    than one point of a sweep.
+    Raises UserError for a folder that is no run, for several systems without a name, for more than
+    one point of a sweep, and for requests of several outputs.
     """
     if not is_finished(folder):
         raise UserError(f"{folder}: no such folder, expected one that kvsim run left")
@@ -83,6 +82,7 @@ def read_run(folder: Path, system: str | None) -> SimulatedRun:
     except (OSError, ValueError, KeyError) as error:
         raise UserError(f"{folder / 'requests.csv'}: {str(error).splitlines()[0]}") from None
     _refuse_sweep(folder, summary, labels)
+    _refuse_several_outputs(folder)
     names = list(dict.fromkeys(summary["system"]))
     if system is None and len(names) > 1:
         raise UserError(f"{folder}: has the systems {listed(names)}; choose one by --system")
@@ -93,7 +93,7 @@ def read_run(folder: Path, system: str | None) -> SimulatedRun:
     if of_system.empty:
         raise UserError(f"{folder}: no request of {chosen} has finished")
     rows = summary[summary["system"] == chosen]
-    return SimulatedRun(str(folder), chosen, of_system, rows, _num_outputs(folder))
+    return SimulatedRun(str(folder), chosen, of_system, rows)
 
 
 def _refuse_sweep(folder: Path, summary: pd.DataFrame, labels: list[str]) -> None:
@@ -106,7 +106,9 @@ def _refuse_sweep(folder: Path, summary: pd.DataFrame, labels: list[str]) -> Non
         )
 
 
-def _num_outputs(folder: Path) -> int:
+def _refuse_several_outputs(folder: Path) -> None:
+    """vLLM counts each output as a request of its own; those of a run are known only together."""
     path = folder / "scenario.yaml"
-    scenario = parse(read_text(path), str(path))
-    return int(scenario["workload"].get("n", 1))
+    num = int(parse(read_text(path), str(path))["workload"].get("n", 1))
+    if num > 1:
+        raise UserError(f"{path}: workload.n: got {num}, expected 1: vLLM counts each output alone")

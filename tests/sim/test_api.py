@@ -62,6 +62,19 @@ def test_plan_has_an_answer_a_curve_and_flags(scenario):
     assert "--max-num-seqs 2" in api.vllm_command(found.scenario, "default")
 
 
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"rate": 3.0}, "got one with --find rate, expected none"),
+        ({"seeds": (5, 4)}, "seeds: got 5, at most 4; expected 2 or more, and no less"),
+        ({"seeds": (1, 4)}, "seeds: got 1, at most 4"),
+    ],
+)
+def test_plan_refuses_what_the_command_does(scenario, settings, message):
+    with pytest.raises(UserError, match=message):
+        api.plan(scenario, "ttft_p99<1s", **settings)
+
+
 def test_examples_of_the_documents_run(root, monkeypatch):
     """The block of docs/planning.md, on fewer requests."""
     page = (root / "docs/planning.md").read_text("utf-8")

@@ -9,8 +9,12 @@ import sys
 import time
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+
+from sim import clusters
+from sim.clusters import over_cluster
 
 pytestmark = pytest.mark.slow
 
@@ -215,6 +219,25 @@ def test_a_ray_cluster_gives_the_same_bytes(kvsim, ray_head):
 def test_ray_on_this_machine_gives_the_same_bytes(kvsim):
     needs("ray")
     assert swept(kvsim, "ray", "--backend", "ray") == swept(kvsim, "local")
+
+
+def test_what_is_left_after_a_mistake_is_cancelled(monkeypatch):
+    """As after Ctrl-C. Ray is played here: four tasks, done one by one."""
+    cancelled: list[int] = []
+    ray = SimpleNamespace(
+        remote=lambda work: SimpleNamespace(remote=lambda _, place, item: place),
+        wait=lambda pending: (pending[:1], pending[1:]),
+        get=lambda places: [(place, None, None) for place in places],
+        cancel=cancelled.append,
+    )
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.setattr(clusters, "_join_ray", lambda address: None)
+    attempts = over_cluster(str, "abcd", "ray", None)
+    assert next(attempts)[0] == 0
+    attempts.close()
+    assert cancelled == [1, 2, 3]
+    assert len(list(over_cluster(str, "abcd", "ray", None))) == 4
+    assert cancelled == [1, 2, 3]
 
 
 @pytest.mark.parametrize(

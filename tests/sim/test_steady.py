@@ -81,6 +81,19 @@ def test_the_whole_run_counts_if_asked_for_or_if_all_come_at_once(new_workload, 
     assert found["warmup_s"] == 0
 
 
+def test_the_whole_run_counts_where_too_few_are_sent_or_end(new_workload, serve):
+    """30 at once, then one each 100 ms, each served alone in 40 ms: with 9 of these not enough are
+    sent from 1 ms on, with 12 there are."""
+    for num_more, fell_back in ((9, True), (12, False)):
+        arrivals = [0] * 30 + [100 * i for i in range(1, num_more + 1)]
+        lengths = [(1, 4)] * len(arrivals)
+        records = serve(new_workload(*lengths, arrival_ms=arrivals), max_num_seqs=1)
+        row = measure(records, Warmup.parse("0.001"))
+        assert row["fell_back"] is fell_back
+        assert row["requests"] == (39 if fell_back else 12)
+        assert measure(records, Warmup.parse("none"))["fell_back"] is False
+
+
 @pytest.mark.parametrize("text", ["", "soon", "-1", "nan", "1e10"])
 def test_a_warmup_that_is_none_is_named(text):
     with pytest.raises(UserError, match=r"--warmup: got .*, expected auto, none, or seconds"):

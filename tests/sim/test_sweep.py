@@ -12,8 +12,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from sim import fingerprint
 from sim.errors import UserError
+from sim.run_folder import folder_for
 from sim.steady import Warmup
+from sim.sweep.figures import heat_maps
 from sim.sweep.paired import differences
 from sim.sweep.points import load_swept, parse_share, plan_points
 from sim.sweep.run import num_seeds_wanted
@@ -68,7 +71,7 @@ def test_a_sample_is_of_the_grid_and_spread_over_it(small):
 
 
 def test_a_result_is_known_by_what_decides_it(small):
-    """Its name and what it is compared with decide nothing; the seed, a setting and a file do."""
+    """Its name and what it is compared with decide nothing; the seed and a setting do."""
     job = plan_points(load_swept(small, []), None, range(1, 2))[0]
     same = plan_points(
         load_swept(small, ["name=other", "systems={default: {}, more: {batching: static}}"]),
@@ -89,6 +92,39 @@ def test_a_result_is_known_by_what_decides_it(small):
     keys = {key_of(one, Warmup()) for one in others} | {key_of(job, Warmup.parse("none"))}
     assert key not in keys
     assert len(keys) == 4  # a block size is one, whoever says it
+
+
+def key_with(small, *settings) -> str:
+    (job,) = plan_points(load_swept(small, list(settings)), None, range(1, 2))
+    return key_of(job, Warmup())
+
+
+@pytest.mark.parametrize("changed", ["chunk-0-trace.csv", "chunk-0-dataset.json"])
+def test_files_that_are_read_decide_those_beside_a_trace_too(small, tmp_path, changed):
+    """A profile of ServeGen is read with the histograms beside it; what else lies there is not."""
+    for name in ("chunk-0-trace.csv", "chunk-0-dataset.json", "notes.json"):
+        (tmp_path / name).write_text("before")
+    trace = f"workload={{trace: {tmp_path / 'chunk-0-trace.csv'}}}"
+    scenario, key = load_swept(small, [trace]), key_with(small, trace)
+    folder = folder_for(scenario, tmp_path)
+    (tmp_path / "notes.json").write_text("something else")
+    assert (key_with(small, trace), folder_for(scenario, tmp_path)) == (key, folder)
+    (tmp_path / changed).write_text("something else")
+    assert key_with(small, trace) != key
+    assert folder_for(scenario, tmp_path) != folder
+
+
+def test_a_library_decides_where_it_takes_part(small, monkeypatch):
+    """That of measured kernels where latencies are of it, and none where it is not installed."""
+    silicon = "latency={kind: silicon}"
+    keys = []
+    for number in (None, "1.0", "2.0"):
+        monkeypatch.setattr(fingerprint, "_version", lambda name, number=number: number)
+        keys.append((key_with(small, silicon), key_with(small)))
+    of_silicon, of_others = zip(*keys, strict=True)
+    assert len(set(of_silicon)) == 3
+    assert len(set(of_others)) == 1
+    assert "scipy" in fingerprint.versions({})
 
 
 def test_a_broken_result_is_none(tmp_path):
@@ -124,6 +160,15 @@ def test_the_table_has_a_row_for_each_run(kvsim):
     assert (folder / "figures/throughput_map.png").stat().st_size > 10_000
     loaded = load_swept(folder / "scenario.yaml", [])
     assert loaded.sweep == {"engine.block_size": [4, 8], "workload.outputs": [2, 3, 4]}
+
+
+def test_of_how_many_runs_the_whole_counts_is_said(kvsim):
+    """Five requests are too few to leave any out."""
+    done = kvsim("sweep", "small.yaml", "--set", "workload.requests=5,100")
+    (line,) = (one for one in done.stderr.splitlines() if "not counted" in one)
+    assert "; of 1 of 2 runs the whole counts, for too few requests are sent or end" in line
+    table = pd.read_csv(kvsim.folder / "sweeps/small/table.csv")
+    assert table["fell_back"].tolist() == [True, False]
 
 
 @pytest.mark.slow
@@ -230,6 +275,22 @@ def test_seeds_wanted_are_those_that_narrow_the_widest_interval():
     frame = pd.DataFrame(rows, columns=["system", "key", "seed", "x"])
     assert num_seeds_wanted(frame, 0.05, ["x"]) == pytest.approx(16, abs=1)
     assert num_seeds_wanted(frame, 0.11, ["x"]) == 4
+
+
+def test_a_metric_that_lacks_in_some_runs_needs_more_of_them():
+    """Of three values 12 % wide, 11 % need four by their deviation; there are six runs already."""
+    values = [100 + deviation * 12 / 2.4843 for deviation in (-1, 0, 1)]  # t of 2 by root 3
+    rows = [("a", seed, value) for seed, value in enumerate([*values, None, None, None])]
+    frame = pd.DataFrame(rows, columns=["system", "seed", "x"])
+    assert num_seeds_wanted(frame, 0.11, ["x"]) == 7
+    assert num_seeds_wanted(frame, 0.13, ["x"]) == 6
+
+
+def test_a_heat_map_has_no_bars_to_speak_of():
+    rows = [("a", x, y, seed, 100.0 * x + y) for x in (1, 2) for y in (1, 2) for seed in (1, 2, 3)]
+    frame = pd.DataFrame(rows, columns=["system", "x", "y", "seed", "output_tokens_per_s"])
+    figure = heat_maps(frame, "output_tokens_per_s")
+    assert figure.get_supxlabel() == "mean of 3 runs; table.csv has each"
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import json
 import pandas as pd
 import pytest
 
+from sim import sources
 from sim.errors import UserError
 from sim.token_counts import token_counter
 from workloads.errors import WorkloadError
@@ -210,3 +211,33 @@ def test_a_tokenizer_without_a_trace_is_a_mistake(kvsim):
     done = kvsim("run", "small.yaml", "--set", "workload.tokenizer=t.json")
     assert done.returncode == 2
     assert "tokenizer: got one without a trace, expected none" in done.stderr
+
+
+def test_texts_are_counted_once_until_a_file_changes(
+    hugging_face, new_scenario, tmp_path, monkeypatch
+):
+    """A plan makes many runs of one trace; another tokenizer, or trace, is read again."""
+    asked: list[str] = []
+    kept = sources.w.read_trace
+    monkeypatch.setattr(
+        sources.w, "read_trace", lambda source, *rest: asked.append("") or kept(source, *rest)
+    )
+    trace, tokenizer = tmp_path / "chats.json", tmp_path / "tokenizer.json"
+    trace.write_text(chats(*LINES))
+    tokenizer.write_text(hugging_face.to_str(), "utf-8")
+    files = {"trace": str(trace), "tokenizer": str(tokenizer)}
+    scenario = new_scenario(workload={**files, "arrivals": {"constant": {"rate": 9}}})
+
+    def tokens() -> list[int]:
+        return sources.build_workload(scenario).prompt_tokens.tolist()
+
+    counts = [len(hugging_face.encode(text).ids) - 2 for text in LINES]
+    assert tokens() == tokens() == counts
+    assert len(asked) == 1
+    trace.write_text(chats(*LINES[:2]))
+    assert tokens() == counts[:2]
+    bytewise = json.loads(hugging_face.to_str())
+    bytewise["model"]["merges"] = []
+    tokenizer.write_text(json.dumps(bytewise), "utf-8")
+    assert tokens() == [len(text) for text in LINES[:2]]
+    assert len(asked) == 3

@@ -16,6 +16,7 @@ from sim.scenario.file import load_scenario
 from sim.vllm_import.from_metrics import draft_of_metrics, fit_lognormal
 from sim.vllm_import.histogram import Histogram, shares_of
 from sim.vllm_import.scrape import Scrape, read_scrape
+from sim.vllm_import.simulated import read_run
 from workloads import LogNormal
 from workloads.source import Source
 
@@ -137,6 +138,14 @@ def test_v0_has_no_null_block():
     """Nor a label of the engine, which V1 has."""
     found = settings(read(SMALL.replace('engine="0",', "")))
     assert found["engine"]["num_blocks"] == 2001
+
+
+def test_early_v1_is_known_by_what_it_counts():
+    """It has a null block too, before its metrics are labelled with the engine."""
+    text = SMALL.replace('engine="0",', "")
+    counted = f'vllm:gpu_prefix_cache_queries_total{{model_name="{MODEL}"}} 5\n'
+    assert settings(read(text))["engine"]["num_blocks"] == 2001
+    assert settings(read(text + counted))["engine"]["num_blocks"] == 2000
 
 
 def test_context_is_at_most_what_the_next_bucket_would_say():
@@ -334,6 +343,27 @@ def test_points_of_a_sweep_are_refused(finished):
     done = kvsim("diff", str(folder), "m.txt")
     assert done.returncode == 2
     assert "has 2 points of a sweep of engine.max_num_seqs, expected one" in done.stderr
+
+
+def test_an_output_of_one_token_has_a_tpot_of_0(finished):
+    """As vLLM observes it. Of one to five tokens, in steps of 10 ms."""
+    kvsim, _ = finished
+    lengths = ("--set", "workload.outputs={uniform: {low: 1, high: 5}}", "--set", "name=short")
+    done = kvsim("run", "small.yaml", "--quiet", "--set", "workload.requests=40", *lengths)
+    assert done.returncode == 0, done.stderr
+    run = read_run(next((kvsim.folder / "runs").glob("short-*")), None)
+    num_short = int((run.requests["output_tokens"] == 1).sum())
+    assert 0 < num_short < 40
+    assert sorted(run.tpot_s()) == pytest.approx([0] * num_short + [0.01] * (40 - num_short))
+
+
+def test_requests_of_several_outputs_are_refused(finished):
+    kvsim, _ = finished
+    several = ("--set", "workload.n=2", "--set", "name=several")
+    assert kvsim("run", "small.yaml", "--quiet", *several).returncode == 0
+    folder = next((kvsim.folder / "runs").glob("several-*"))
+    with pytest.raises(UserError, match=r"workload\.n: got 2, expected 1: vLLM counts each output"):
+        read_run(folder, None)
 
 
 def test_folder_that_is_no_run_is_refused(finished):

@@ -4,6 +4,7 @@ A format is known by its columns, or by the keys of its first object, never by t
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 from workloads.checks import cut, listed
@@ -35,12 +36,14 @@ class Format(NamedTuple):
     """A form in which requests are recorded.
 
     recognises: whether a source looks like it. columns: those of CSV by which it does.
+    companions: further files that are read with one of this name, where they are there.
     """
 
     title: str
     recognises: Callable[[Source], bool]
     read: Callable[[Source], Trace]
     columns: tuple[str, ...] = ()
+    companions: Callable[[Path], list[Path]] = lambda _: []
 
 
 # In the order in which they are tried: what asks for less comes last.
@@ -52,7 +55,12 @@ FORMATS: dict[str, Format] = {
     "llmservingsim": Format("LLMServingSim, JSONL", llmservingsim.recognises, llmservingsim.read),
     "vllm-log": Format("request log of vLLM, JSONL", vllm_log.recognises, vllm_log.read),
     "agentic": Format("session of a coding agent, JSON", agentic.recognises, agentic.read),
-    "servegen": Format("rate profile of ServeGen, CSV", servegen.recognises, servegen.read),
+    "servegen": Format(
+        "rate profile of ServeGen, CSV",
+        servegen.recognises,
+        servegen.read,
+        companions=servegen.companions,
+    ),
     "vidur": Format("Vidur, CSV with arrival times", vidur.recognises, vidur.read, vidur.COLUMNS),
     "burstgpt": Format(
         "BurstGPT, CSV", burstgpt.recognises, burstgpt.read, tuple(burstgpt.COLUMNS)
@@ -103,6 +111,16 @@ def read_trace(
         problem = f"got a tokenizer with the format {format}, which has no text to count"
         raise bad_file(source.name, [f"{problem}; expected {_WITH_TEXT}"])
     return conversations.read(source, count_tokens)
+
+
+def companions(path: Path) -> list[Path]:
+    """Files that are there and may be read with a trace of this name, whatever its format."""
+    return [
+        beside
+        for known in FORMATS.values()
+        for beside in known.companions(path)
+        if beside.is_file()
+    ]
 
 
 def _format_of(source: Source) -> str:

@@ -222,15 +222,27 @@ def _dataset(source: Source) -> Source:
     if not path.is_file():
         expected = "a file on disk, with chunk-N-dataset.json beside it"
         raise bad_file(source.name, [f"a profile of ServeGen, expected {expected}"])
-    stem = re.fullmatch(r"(.*)-trace\.csv(\.gz)?", path.name)
-    if stem is None:
+    beside = companions(path)
+    if not beside:
         expected = "chunk-N-trace.csv, with chunk-N-dataset.json beside it"
         raise bad_file(source.name, [problem("name", path.name, expected)])
-    names = [f"{stem[1]}-dataset.json", f"{stem[1]}-dataset.json.gz"]
-    for name in names:
-        if (path.parent / name).is_file():
-            return Source(str(path.parent / name), read_text(path.parent / name))
-    raise bad_file(source.name, [f"no histograms of lengths, expected {' or '.join(names)} beside"])
+    for dataset in beside:
+        if dataset.is_file():
+            return Source(str(dataset), read_text(dataset))
+    names = " or ".join(dataset.name for dataset in beside)
+    raise bad_file(source.name, [f"no histograms of lengths, expected {names} beside"])
+
+
+def companions(path: Path) -> list[Path]:
+    """Where the histograms of a profile of this name may lie, the first that is there counts.
+
+    >>> [path.name for path in companions(Path("chunk-0-trace.csv"))]
+    ['chunk-0-dataset.json', 'chunk-0-dataset.json.gz']
+    """
+    stem = re.fullmatch(r"(.*)-trace\.csv(\.gz)?", path.name)
+    if stem is None:
+        return []
+    return [path.with_name(f"{stem[1]}-dataset.json{end}") for end in ("", ".gz")]
 
 
 def _histograms(dataset: Source) -> _Histograms:

@@ -1,0 +1,97 @@
+"""What runs of a configuration say of its promises."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+
+from sim.metrics import Row, half_width, half_width_95
+
+RATIO = "ratio "  # before the name of a promise, of the columns that say how far it is used up
+
+_FAR = 1.5  # of the limit, or by so much below it: chance seldom takes both runs as far
+
+
+class Verdict(Enum):
+    """Whether promises are kept, as far as the runs tell."""
+
+    KEPT = "kept"
+    BROKEN = "broken"
+    UNSURE = "unsure"
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A configuration after some runs.
+
+    rows: of each seed the metrics of `measure`, `kept_share`, and a ratio for each promise.
+    confidence: of the intervals by which a verdict is given.
+    """
+
+    rows: tuple[Row, ...]
+    names: tuple[str, ...]
+    confidence: float = 0.95
+
+    def interval(self, metric: str) -> tuple[float, float]:
+        """Mean and half-width of the 95 % interval; nan for one seed, inf where any is."""
+        return self._interval(metric, 0.95)
+
+    def mean(self, metric: str) -> float:
+        """Over the seeds."""
+        return self.interval(metric)[0]
+
+    def less(self, other: "Evaluation", metric: str) -> tuple[float, float]:
+        """Mean difference under the same seeds, and the half-width of its 95 % interval.
+
+        nan where either is infinite.
+        """
+        pairs = zip(self.rows, other.rows, strict=True)
+        values = np.array([(one[metric], two[metric]) for one, two in pairs], dtype=np.float64)
+        if not np.isfinite(values).all():
+            return np.nan, np.nan
+        width = half_width_95(values[:, 0] - values[:, 1])
+        return float((values[:, 0] - values[:, 1]).mean()), np.nan if width is None else width
+
+    def used(self, name: str) -> tuple[float, float]:
+        """How far a promise is used up, and the half-width of the interval that decides on it."""
+        return self._interval(RATIO + name, self.confidence)
+
+    def _interval(self, metric: str, confidence: float) -> tuple[float, float]:
+        values = np.array([row[metric] for row in self.rows], dtype=np.float64)
+        mean = float(values.mean())
+        if not np.isfinite(mean):
+            return mean, 0.0
+        width = half_width(values, confidence)
+        return mean, np.nan if width is None else width
+
+    @property
+    def verdict(self) -> Verdict:
+        """Kept if the whole interval of each ratio is up to 1; broken if one's is above it.
+
+        Any of the promises may be the broken one, so those intervals are wider (Bonferroni).
+        """
+        if any(self._is_broken(name) for name in self.names):
+            return Verdict.BROKEN
+        if all(sum(self.used(name)) <= 1 for name in self.names):
+            return Verdict.KEPT
+        return Verdict.UNSURE
+
+    def _is_broken(self, name: str) -> bool:
+        confidence = 1 - (1 - self.confidence) / len(self.names)
+        mean, width = self._interval(RATIO + name, confidence)
+        return mean - width > 1 or np.isinf(mean)
+
+    @property
+    def glance_verdict(self) -> Verdict:
+        """Kept, or broken, if each run keeps all promises, or breaks one, by half of the limit."""
+        most = [max(float(row[RATIO + name] or 0) for name in self.names) for row in self.rows]
+        if max(most) <= 1 / _FAR:
+            return Verdict.KEPT
+        return Verdict.BROKEN if min(most) >= _FAR else Verdict.UNSURE
+
+    @property
+    def worst(self) -> tuple[str, float]:
+        """The promise that is used up most, and how far."""
+        ratios = {name: self.mean(RATIO + name) for name in self.names}
+        name = max(ratios, key=ratios.__getitem__)
+        return name, ratios[name]

@@ -1,28 +1,26 @@
 """Where the command `kvsim` starts and ends: signals, mistakes, exit statuses."""
 
-import signal
 import sys
 from io import TextIOWrapper
 
 from sim.errors import InterruptedRun
+from sim.interrupts import end_on_signals, ignore_signals
 
 # All that takes a while to import is imported where Ctrl-C is answered.
 
 _INTERRUPTED = 130  # exit status after Ctrl-C, which typer turns into it; 128 + SIGINT
-_TERMINATED = 143  # 128 + SIGTERM
 
 
 def main() -> None:
     """Entry point: user mistakes are one line on stderr and exit status 2."""
-    signal.signal(signal.SIGTERM, _end_cleanly)
+    end_on_signals()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal may not know every character
-    sys.exit(_run_app())
-
-
-def _end_cleanly(*_: object) -> None:
-    sys.exit(_TERMINATED)
+    status = _run_app()
+    if status == _INTERRUPTED:
+        ignore_signals()  # else one more, while Python ends, kills it
+    sys.exit(status)
 
 
 def _run_app() -> int:

@@ -1,7 +1,11 @@
 """The same work on many things, over the cores of this machine or of a cluster."""
 
+import os
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal, TypeVar
 
 from sim.errors import UserError
@@ -9,6 +13,9 @@ from sim.interrupts import interrupts_held
 
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
+
+
+_WATCH_S = 1.0  # between two looks whether the process that is worked for is there
 
 
 @dataclass(frozen=True)
@@ -55,10 +62,26 @@ def over_cores(
     parallel = joblib.Parallel(n_jobs=-1, return_as="generator_unordered")
     with interrupts_held():
         outcomes = parallel(
-            joblib.delayed(_placed)(work, place, item) for place, item in enumerate(items)
+            joblib.delayed(_placed)(os.getpid(), work, place, item)
+            for place, item in enumerate(items)
         )
     yield from outcomes
 
 
-def _placed(work: Callable[[Item], Outcome], place: int, item: Item) -> tuple[int, Outcome]:
+def _placed(
+    parent: int, work: Callable[[Item], Outcome], place: int, item: Item
+) -> tuple[int, Outcome]:
+    _end_without(parent)
     return place, work(item)
+
+
+@cache
+def _end_without(parent: int) -> None:
+    """From now on this worker ends with the process it works for, also where that is killed."""
+    threading.Thread(target=_watch, args=(parent,), daemon=True).start()
+
+
+def _watch(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(_WATCH_S)
+    os._exit(1)

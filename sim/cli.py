@@ -1,5 +1,6 @@
 """Where the command `kvsim` starts and ends: signals, mistakes, exit statuses."""
 
+import re
 import sys
 from io import TextIOWrapper
 
@@ -9,6 +10,9 @@ from sim.interrupts import end_on_signals, ignore_signals
 # All that takes a while to import is imported where Ctrl-C is answered.
 
 _INTERRUPTED = 130  # exit status after Ctrl-C, which typer turns into it; 128 + SIGINT
+
+
+_LONG_WORD = re.compile(r"\S{400,}")  # than any path: a value that a mistake tells
 
 
 def main() -> None:
@@ -48,8 +52,12 @@ def _run_app() -> int:
 
 def _complain(message: str, status: int) -> int:
     for line in message.splitlines():
-        print(f"kvsim: {line}", file=sys.stderr)
+        print(f"kvsim: {_LONG_WORD.sub(_cut, line)}", file=sys.stderr)
     return status
+
+
+def _cut(word: re.Match[str]) -> str:
+    return f"{word[0][:60]}…"
 
 
 def _mistake(error: Exception) -> str | None:

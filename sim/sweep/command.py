@@ -20,7 +20,7 @@ from sim.scenario import Scenario
 from sim.scenario.file import dump_scenario
 from sim.steady import Warmup
 from sim.sweep.paired import differences
-from sim.sweep.points import load_swept, parse_share, plan_points
+from sim.sweep.points import load_swept, parse_share, plan_points, sampled
 from sim.sweep.run import Measured, Runner, as_frame
 from sim.sweep.store import Store
 from sim.sweep.table import ABOUT, TABLE
@@ -46,15 +46,19 @@ class Options:
 
 def sweep_scenario(path: Path, settings: list[str], options: Options) -> Path:
     """Returns its folder. Raises UserError and WorkloadError for mistakes of the user."""
-    scenario = load_swept(path, settings)
+    scenario = load_swept(path, settings, options.sample)
     warmup = Warmup.parse(options.warmup)
-    precision = parse_share("--precision", options.precision) if options.precision else None
+    text = options.precision
+    precision = None if text is None else parse_share("--precision", text)
     folder = options.out / scenario.name
     measured = _measure(scenario, folder / "results", warmup, precision, options)
     frame = as_frame(measured)
     if not frame["finished"].any():
         raise UserError("none of the requests is served at any point; `kvsim run` says why")
-    notes = [_of_window(frame, warmup), *assumptions(scenario)[1:]]
+    notes = [
+        _of_window(frame, warmup),
+        *assumptions(scenario, sampled(scenario, options.sample))[1:],
+    ]
     about = {
         "versions": versions(),
         "code": code_digest(),

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 from sim.errors import UserError
+from sim.scenario.file import load_scenario, with_settings
 from sim.steady import Warmup
 from sim.sweep.paired import differences
 from sim.sweep.points import load_swept, parse_share, plan_points
@@ -65,6 +66,48 @@ def test_a_sample_is_of_the_grid_and_spread_over_it(small):
         assert {point[key] for point in points} == set(range(1, 9))
     assert points == [tuple(job.labels.values()) for job in plan_points(scenario, 16, range(1, 2))]
     assert len(plan_points(scenario, 100, range(1, 2))) == 64
+
+
+def test_a_sample_costs_by_what_is_sampled(small, monkeypatch):
+    """3 of a million points: 3 are made and checked, from the file to the table."""
+    made = []
+    real = with_settings
+
+    def counted(scenario, settings, source=""):
+        made.append(settings)
+        return real(scenario, settings, source)
+
+    monkeypatch.setattr("sim.scenario.file.with_settings", counted)
+    scenario = load_scenario(small, checks_points=False)
+    numbers = list(range(1, 1001))
+    swept = {"workload.outputs": numbers, "workload.prompts.unique": numbers}
+    scenario = scenario.model_copy(update={"sweep": swept})
+    assert len(plan_points(scenario, 3, range(1, 2))) == 3
+    assert len(made) == 3
+
+
+def test_a_mistake_in_a_sampled_point_is_named(small):
+    setting = "engine.block_size=" + ",".join(map(str, range(-50, 0)))
+    with pytest.raises(UserError, match=r"block_size: got -\d+"):
+        load_swept(small, [setting], 3)
+
+
+@pytest.mark.parametrize("sample", [None, 10_001])
+def test_too_many_points_are_refused_unseen(small, sample):
+    """More than 2^63 of them too."""
+    numbers = ",".join(map(str, range(1, 1001)))
+    engine = ("block_size", "num_blocks", "max_num_seqs", "max_num_batched_tokens")
+    load = ("outputs", "prompts.unique", "requests")
+    keys = [*(f"engine.{key}" for key in engine), *(f"workload.{key}" for key in load)]
+    wanted = sample or 1000 ** len(keys)
+    with pytest.raises(UserError, match=f"got {wanted:,} points, expected at most 10,000"):
+        load_swept(small, [f"{key}={numbers}" for key in keys], sample)
+
+
+def test_too_many_runs_are_refused(small):
+    scenario = load_swept(small, ["engine.block_size=4,8"])
+    with pytest.raises(UserError, match="2 points, 1 systems and 50,001 seeds, 100,002 runs"):
+        plan_points(scenario, None, range(50_001))
 
 
 def test_a_result_is_known_by_what_decides_it(small):
@@ -249,11 +292,14 @@ def test_precision_goes_on_until_the_interval_is_that_narrow(kvsim):
     [
         (("--precision", "0"), "--precision: got '0', expected a share such as 5%"),
         (("--precision", "x"), "--precision: got 'x'"),
+        (("--precision", ""), "--precision: got ''"),
         (("--warmup", "x"), "--warmup: got 'x'"),
         (("--set", "engine.block_size=4,4"), "got a value of engine.block_size twice"),
         (("--set", "engine.blocksize=4,8"), "unknown key, did you mean block_size"),
         (("--set", "engine.block_size"), "expected key.path=value"),
         (("--set", "name=a,b"), "sweep: got 'name', expected"),
+        (("--set", "engine.block_size=4," + 5000 * "7"), "engine.block_size: got '4,77777"),
+        (("--set", "seed=" + 5000 * "7"), "--set seed=77777"),
     ],
 )
 def test_mistakes_are_named_before_anything_runs(kvsim, args, message):
@@ -261,6 +307,7 @@ def test_mistakes_are_named_before_anything_runs(kvsim, args, message):
     assert done.returncode == 2
     assert message in done.stderr
     assert len(done.stderr.splitlines()) <= 2
+    assert len(done.stderr) < 300
     assert not (kvsim.folder / "sweeps").exists()
 
 

@@ -170,10 +170,14 @@ def _difference_table(paired: pd.DataFrame, first: str) -> Table:
     for row in paired[paired["metric"] == METRICS[0]].to_dict("records"):
         half_width = row["half_width"]
         interval = "" if pd.isna(half_width) else f" ± {number(half_width)}"
-        share = "-" if pd.isna(row["share"]) else f"{row['share'] * 100:+.0f}"
+        share = "-" if pd.isna(row["share"]) else _signed(round(row["share"] * 100))
         labels = [f"{row[key]:g}" if isinstance(row[key], float) else str(row[key]) for key in keys]
         table.add_row(row["system"], *labels, f"{number(row['difference'])}{interval}", share)
     return table
+
+
+def _signed(percent: int) -> str:
+    return f"{percent:+d}" if percent else "0"
 
 
 def _of_window(frame: pd.DataFrame, warmup: Warmup) -> str:

@@ -15,6 +15,7 @@ import pytest
 from sim.errors import UserError
 from sim.scenario.file import load_scenario, with_settings
 from sim.steady import Warmup
+from sim.sweep.command import _difference_table
 from sim.sweep.paired import differences
 from sim.sweep.points import load_swept, parse_share, plan_points
 from sim.sweep.run import num_seeds_wanted
@@ -261,6 +262,14 @@ def test_differences_are_those_under_the_same_seed():
     ]
     assert found["half_width"].tolist() == pytest.approx([4.3027 / 3**0.5] * 2, rel=1e-4)
     assert found["share"].tolist() == pytest.approx([2 / 30] * 2)
+
+
+@pytest.mark.parametrize(("percent", "shown"), [(-0.4, "0"), (0.4, "0"), (-1.6, "-2"), (7, "+7")])
+def test_a_difference_that_rounds_to_nothing_has_no_sign(percent, shown):
+    row = ("b", "output_tokens_per_s", 1, percent, None, percent / 100)
+    columns = ["system", "metric", "seeds", "difference", "half_width", "share"]
+    table = _difference_table(pd.DataFrame([row], columns=columns), "a")
+    assert list(table.columns[-1].cells) == [shown]
 
 
 def test_seeds_wanted_are_those_that_narrow_the_widest_interval():

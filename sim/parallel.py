@@ -3,6 +3,7 @@
 import os
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -65,7 +66,12 @@ def over_cores(
             joblib.delayed(_placed)(os.getpid(), work, place, item)
             for place, item in enumerate(items)
         )
-    yield from outcomes
+    try:
+        for outcome in outcomes:  # noqa: UP028, `yield from` would close it, with warnings
+            yield outcome
+    finally:
+        with warnings.catch_warnings(action="ignore"):  # of what will not be done
+            outcomes.close()
 
 
 def _placed(
@@ -78,7 +84,8 @@ def _placed(
 @cache
 def _end_without(parent: int) -> None:
     """From now on this worker ends with the process it works for, also where that is killed."""
-    threading.Thread(target=_watch, args=(parent,), daemon=True).start()
+    if os.getpid() != parent:  # with a single core that process does the work itself
+        threading.Thread(target=_watch, args=(parent,), daemon=True).start()
 
 
 def _watch(parent: int) -> None:

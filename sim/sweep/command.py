@@ -25,7 +25,7 @@ from sim.sweep.run import Measured, Runner, as_frame
 from sim.sweep.store import Store
 from sim.sweep.table import ABOUT, TABLE
 from sim.tables import number, print_table, summary_tables
-from sim.whole_file import whole_file
+from sim.whole_file import refuse_unwritable, whole_file
 
 METRICS = ("output_tokens_per_s", "ttft_mean_s", "tpot_mean_s")  # whose intervals are watched
 
@@ -51,6 +51,7 @@ def sweep_scenario(path: Path, settings: list[str], options: Options) -> Path:
     text = options.precision
     precision = None if text is None else parse_share("--precision", text)
     folder = options.out / scenario.name
+    refuse_unwritable(options.out, folder / "results")
     measured = _measure(scenario, folder / "results", warmup, precision, options)
     frame = as_frame(measured)
     if not frame["finished"].any():

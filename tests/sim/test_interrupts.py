@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from sim.parallel import over_cores
+
 # Where the tests run in the background, their processes are born deaf to Ctrl-C.
 START = """
 import os, runpy, signal, sys, time
@@ -84,6 +86,23 @@ def test_ctrl_c_twice_ends_all_workers_without_a_word(working):
         time.sleep(0.05)
     assert working.communicate(timeout=20) == ("ended\n", "")
     assert living(working.pid) == []
+
+
+def test_what_is_no_longer_wanted_ends_without_a_word(recwarn):
+    """As where a result cannot be kept."""
+    outcomes = over_cores(time.sleep, [0, 60, 60])
+    next(outcomes)
+    outcomes.close()
+    assert [str(warning.message) for warning in recwarn] == []
+
+
+def test_on_a_single_core_the_process_itself_works_to_the_end():
+    code = (
+        "from sim.parallel import over_cores; import time; list(over_cores(time.sleep, [0, 1.5]))"
+    )
+    environment = os.environ | {"LOKY_MAX_CPU_COUNT": "1"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, check=False)
+    assert done.returncode == 0
 
 
 def test_workers_end_with_the_process_that_is_killed(working):

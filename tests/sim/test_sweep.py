@@ -13,13 +13,15 @@ import pandas as pd
 import pytest
 
 from sim.errors import UserError
+from sim.parallel import LOCAL
 from sim.scenario.file import load_scenario, with_settings
 from sim.steady import Warmup
-from sim.sweep.command import _difference_table
+from sim.sweep.command import Options, _difference_table, sweep_scenario
 from sim.sweep.paired import differences
 from sim.sweep.points import load_swept, parse_share, plan_points
 from sim.sweep.run import num_seeds_wanted
 from sim.sweep.store import Store, key_of
+from sim.whole_file import refuse_unwritable
 
 GRID = ("--set", "engine.block_size=4,8", "--set", "workload.outputs=2,3,4")
 
@@ -141,6 +143,9 @@ def test_a_broken_result_is_none(tmp_path):
     assert store.get("abc") == {"x": 1.5, "y": None}
     (tmp_path / "ab" / "abc.json").write_text('{"x": 1')
     assert store.get("abc") is None
+    for content in ("{}", "[1]", "null", ""):
+        (tmp_path / "ab" / "abc.json").write_text(content)
+        assert store.get("abc") is None
     assert store.get("abd") is None
 
 
@@ -318,6 +323,22 @@ def test_mistakes_are_named_before_anything_runs(kvsim, args, message):
     assert len(done.stderr.splitlines()) <= 2
     assert len(done.stderr) < 300
     assert not (kvsim.folder / "sweeps").exists()
+
+
+@pytest.mark.parametrize("out", ["small.yaml", "small.yaml/deeper", "/proc/x", "taken"])
+def test_a_folder_that_cannot_be_written_to_is_named_before_anything_runs(kvsim, out, monkeypatch):
+    (kvsim.folder / "taken/small").mkdir(parents=True)
+    (kvsim.folder / "taken/small/results").touch()
+    monkeypatch.setattr("sim.sweep.command._measure", lambda *_: pytest.fail("it runs"))
+    monkeypatch.chdir(kvsim.folder)
+    options = Options(None, 2, None, "auto", LOCAL, Path(out), "csv", quiet=True)
+    with pytest.raises(UserError, match=f"^--out: got {out}, but {out}/small/results cannot be"):
+        sweep_scenario(Path("small.yaml"), [], options)
+
+
+def test_nothing_is_left_where_a_folder_can_be_written_to(tmp_path):
+    refuse_unwritable(tmp_path / "new", tmp_path / "new/small/results")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_shares():

@@ -79,6 +79,45 @@ except (KeyboardInterrupt, SystemExit) as error:
     assert (done.stdout, done.stderr) == (f"cleaned up after {raised}\n", "")
 
 
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_a_signal_while_python_cleans_up_is_not_lost(name):
+    """What is raised in `__del__` goes nowhere."""
+    code = f"""{START}
+class Dying:
+    def __del__(self):
+        os.kill(os.getpid(), signal.{name})
+        time.sleep(0)
+try:
+    Dying()
+    time.sleep(5)
+except (KeyboardInterrupt, SystemExit):
+    print("ended")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("ended\n", "")
+
+
+def test_ctrl_c_at_the_very_end_is_too_late(tmp_path):
+    """All is said; Python waits for what is still under way."""
+    code = """
+import os, signal, sys, threading, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from sim.cli import main
+def late():
+    time.sleep(0.5)
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(0.5)
+threading._register_atexit(late)
+sys.argv = ["kvsim", "--version"]
+main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("kvsim")
+
+
 def test_ctrl_c_twice_ends_all_workers_without_a_word(working):
     """As a terminal does it: to every process of the group."""
     for _ in range(2):

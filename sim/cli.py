@@ -1,51 +1,30 @@
 """Where the command `kvsim` starts and ends: signals, mistakes, exit statuses."""
 
-import os
-import signal
+import re
 import sys
 from io import TextIOWrapper
-from itertools import count
 
 from sim.errors import InterruptedRun
+from sim.interrupts import end_on_signals, ignore_signals
 
 # All that takes a while to import is imported where Ctrl-C is answered.
 
 _INTERRUPTED = 130  # exit status after Ctrl-C, which typer turns into it; 128 + SIGINT
-_TERMINATED = 143  # 128 + SIGTERM
+
+
+_LONG_WORD = re.compile(r"\S{400,}")  # than any path: a value that a mistake tells
 
 
 def main() -> None:
     """Entry point: user mistakes are one line on stderr and exit status 2."""
-    signal.signal(signal.SIGTERM, _end_cleanly)
-    _heed_ctrl_c()
+    end_on_signals()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal may not know every character
     status = _run_app()
     if status == _INTERRUPTED:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # what is left is to end
+        ignore_signals()  # else one more, while Python ends, kills it
     sys.exit(status)
-
-
-def _end_cleanly(*_: object) -> None:
-    sys.exit(_TERMINATED)
-
-
-def _heed_ctrl_c() -> None:
-    """The first ends the command; a second, while it cleans up, does no harm; a third kills."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as of a process in the background
-        return
-    presses = count(1)
-
-    def press(*_: object) -> None:
-        number = next(presses)
-        if number == 1:
-            raise KeyboardInterrupt
-        if number > 2:
-            os._exit(_INTERRUPTED)
-        os.write(2, b"kvsim: cleaning up; once more to end at once\n")
-
-    signal.signal(signal.SIGINT, press)
 
 
 def _run_app() -> int:
@@ -73,8 +52,12 @@ def _run_app() -> int:
 
 def _complain(message: str, status: int) -> int:
     for line in message.splitlines():
-        print(f"kvsim: {line}", file=sys.stderr)
+        print(f"kvsim: {_LONG_WORD.sub(_cut, line)}", file=sys.stderr)
     return status
+
+
+def _cut(word: re.Match[str]) -> str:
+    return f"{word[0][:60]}…"
 
 
 def _mistake(error: Exception) -> str | None:

@@ -1,7 +1,12 @@
 """The same work on many things, over the cores of this machine or of a cluster."""
 
+import os
+import threading
+import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal, TypeVar
 
 from sim.errors import UserError
@@ -9,6 +14,9 @@ from sim.interrupts import interrupts_held
 
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
+
+
+_WATCH_S = 1.0  # between two looks whether the process that is worked for is there
 
 
 @dataclass(frozen=True)
@@ -55,10 +63,32 @@ def over_cores(
     parallel = joblib.Parallel(n_jobs=-1, return_as="generator_unordered")
     with interrupts_held():
         outcomes = parallel(
-            joblib.delayed(_placed)(work, place, item) for place, item in enumerate(items)
+            joblib.delayed(_placed)(os.getpid(), work, place, item)
+            for place, item in enumerate(items)
         )
-    yield from outcomes
+    try:
+        for outcome in outcomes:  # noqa: UP028, `yield from` would close it, with warnings
+            yield outcome
+    finally:
+        with warnings.catch_warnings(action="ignore"):  # of what will not be done
+            outcomes.close()
 
 
-def _placed(work: Callable[[Item], Outcome], place: int, item: Item) -> tuple[int, Outcome]:
+def _placed(
+    parent: int, work: Callable[[Item], Outcome], place: int, item: Item
+) -> tuple[int, Outcome]:
+    _end_without(parent)
     return place, work(item)
+
+
+@cache
+def _end_without(parent: int) -> None:
+    """From now on this worker ends with the process it works for, also where that is killed."""
+    if os.getpid() != parent:  # with a single core that process does the work itself
+        threading.Thread(target=_watch, args=(parent,), daemon=True).start()
+
+
+def _watch(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(_WATCH_S)
+    os._exit(1)

@@ -22,7 +22,7 @@ from sim.run_folder import (
 )
 from sim.scenario import ConstantSpec, FittedSpec, LinearSpec, Scenario
 from sim.scenario.deployed import build_config, build_deployment, build_kv_size
-from sim.scenario.file import load_scenario, points
+from sim.scenario.file import Points, load_scenario, points
 from sim.tables import class_table, replica_table, summary_tables
 from sim.terminal import print_table
 
@@ -93,22 +93,23 @@ def _print_summary(summary: pd.DataFrame, label_keys: list[str], output_format: 
             print_table(table, num_names=max(len(label_keys), 1))
 
 
-def assumptions(scenario: Scenario) -> list[str]:
-    """What the numbers rest on, in words."""
+def assumptions(scenario: Scenario, swept: Points | None = None) -> list[str]:
+    """What the numbers rest on, in words. swept: the points that are run; None: all."""
+    at = points(scenario) if swept is None else swept
     runs = (
         f"mean of {scenario.replications} runs with different seeds; ± is the 95 % interval"
         if scenario.replications > 1
         else "one run a point: its sampling error is not known (see `replications`)"
     )
-    times = _of_points(scenario, lambda point: [f"step times: {build_latency(point).source}"])
-    swaps = _of_points(scenario, _swap_lines)
-    return [runs, *times, *swaps, *_of_points(scenario, _memory_lines)]
+    times = _of_points(at, lambda point: [f"step times: {build_latency(point).source}"])
+    swaps = _of_points(at, _swap_lines)
+    return [runs, *times, *swaps, *_of_points(at, _memory_lines)]
 
 
-def _of_points(scenario: Scenario, describe: Callable[[Scenario], list[str]]) -> list[str]:
+def _of_points(swept: Points, describe: Callable[[Scenario], list[str]]) -> list[str]:
     """Lines that describe the points of a sweep; once where they are the same of all."""
     lines: dict[str, list[str]] = {}  # by what is swept but for the workload
-    for labels, point in points(scenario):
+    for labels, point in swept:
         others = {key: value for key, value in labels.items() if not key.startswith("workload")}
         at = ", ".join(f"{key}={value}" for key, value in others.items())
         if at not in lines:

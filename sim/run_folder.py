@@ -107,18 +107,25 @@ def write_run(folder: Path, scenario: Scenario, results: list[Result]) -> None:
 
 
 def is_finished(folder: Path) -> bool:
-    """Whether the results of a run are here. Raises UserError for a folder that is no run."""
+    """Whether the results of a run are here. Raises UserError for a folder that is no whole run."""
     try:
         if not folder.exists():
             return False
         for name in ("summary.csv", "run.json"):
-            if not ((folder / name).is_file() and (folder / name).stat().st_size):
+            if not _is_whole(folder / name):
                 raise UserError(
-                    f"{folder}: its {name} is missing or empty; remove the folder to run it again"
+                    f"{folder}: its {name} is missing, empty or cut off; "
+                    "remove the folder to run it again"
                 )
     except OSError as error:
         raise UserError(f"{folder}: {(error.strerror or str(error)).lower()}") from None
     return True
+
+
+def _is_whole(path: Path) -> bool:
+    """A table has rows, and files end with a line."""
+    content = path.read_bytes() if path.is_file() else b""
+    return content.endswith(b"\n") and (path.suffix != ".csv" or content.count(b"\n") > 1)
 
 
 def read_summary(folder: Path) -> pd.DataFrame:

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from sim.errors import UserError
 
@@ -24,3 +25,18 @@ def whole_file(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):  # where not even the folder can be
             partial.unlink(missing_ok=True)
+
+
+def refuse_unwritable(out: Path, folder: Path) -> None:
+    """Raise UserError where nothing can be put into a folder below `--out`; nothing is left in it.
+
+    For what writes into it late, after much was computed.
+    """
+    try:
+        there = next(path for path in (folder, *folder.parents) if path.exists())
+        TemporaryFile(dir=there).close()
+    except OSError as error:
+        raise UserError(
+            f"--out: got {out}, but {folder} cannot be written to: "
+            f"{(error.strerror or str(error)).lower()}"
+        ) from None

@@ -1,7 +1,9 @@
 """What all figures have in common: axes, legends, and how they are written."""
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import pandas as pd
@@ -15,6 +17,9 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 SYSTEM_MARKERS = "osD^vPX"  # one more than colours: 42 systems before a pair repeats
 SYSTEM_DASHES = ("-", "--", ":", "-.")  # of lines without markers, by turns through the colours
 _MOST_IN_A_COLUMN = 4
+_LETTER_INCHES, _HANDLE_INCHES = 0.09, 0.75  # of a legend: at most, handle and gaps
+_MOST_LETTERS = 24  # in a line of a label below an axis
+_LETTERS_BELOW = 36  # an axis of the narrowest panels, 3.6 inches
 SMALL: dict[str, Any] = {"fontsize": "small", "color": "#555555"}
 SECONDS = FuncFormatter(lambda s, _: f"{s:g} s" if s >= 1 else f"{s * 1000:g} ms")
 
@@ -35,10 +40,32 @@ def tidy(axes: Axes) -> None:
         axes.spines[side].set_visible(False)
 
 
-def legend(figure: Figure) -> None:
-    """One for all axes of a figure, above them."""
+def legend(figure: Figure, title: str | None = None, most_columns: int = 3) -> None:
+    """One for all axes of a figure, above them; as many columns as fit into it."""
     handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, frameon=False, loc="outside upper center", ncols=3)
+    width = figure.get_figwidth()
+    texts = [fill(label, int((width - _HANDLE_INCHES) / _LETTER_INCHES)) for label in labels]
+    longest = max((len(line) for text in texts for line in text.splitlines()), default=0)
+    num_columns = int(width / (_HANDLE_INCHES + longest * _LETTER_INCHES))
+    figure.legend(
+        handles,
+        texts,
+        title=title,
+        frameon=False,
+        loc="outside upper center",
+        ncols=max(1, min(num_columns, most_columns)),
+    )
+
+
+def label_values(axes: Axes, labels: Sequence[str]) -> None:
+    """Ticks at 0, 1, ...; slanting where they would run into each other."""
+    texts = [fill(label, _MOST_LETTERS) for label in labels]
+    longest = max((len(line) for text in texts for line in text.splitlines()), default=0)
+    axes.set_xticks(range(len(labels)), texts)
+    if longest * len(labels) > _LETTERS_BELOW:
+        axes.tick_params("x", labelrotation=35)
+        for text in axes.get_xticklabels():
+            text.set(ha="right", va="top", rotation_mode="anchor")
 
 
 def label_seconds(axis: Axis) -> None:
@@ -96,12 +123,9 @@ def title(figure: Figure, text: str) -> None:
     figure.suptitle(text, x=0.01, ha="left", fontsize="large")
 
 
-def note_runs(figure: Figure, summary: pd.DataFrame) -> None:
-    """Say below a figure how many runs its points are means of."""
+def note_runs(figure: Figure, summary: pd.DataFrame, *, has_bars: bool = True) -> None:
+    """Say below a figure how many runs its points are means of, and what its bars are."""
     num_seeds = summary["seed"].nunique()
-    text = (
-        f"mean of {num_seeds} runs, bars: 95 % confidence interval"
-        if num_seeds > 1
-        else "one run a point, so no interval"
-    )
+    several = f"mean of {num_seeds} runs" + ", bars: 95 % confidence interval" * has_bars
+    text = several if num_seeds > 1 else "one run a point, so no interval"
     figure.supxlabel(text, x=0.99, ha="right", **SMALL)

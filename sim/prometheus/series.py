@@ -11,7 +11,7 @@ import pandas as pd
 from sim.prometheus.text import Labels
 from sim.run_folder import read_summary
 from sim.scenario import Scenario
-from sim.vllm_import.simulated import SimulatedRun
+from sim.vllm_import.simulated import SimulatedRun, refuse_several_outputs
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,10 @@ def _read(path: Path) -> pd.DataFrame:
 
 
 def series_of(tables: RunTables, scenario: Scenario) -> Iterator[Series]:
-    """In the order of the summary; replicas by their number."""
+    """In the order of the summary; replicas by their number.
+
+    Raises UserError for requests of several outputs.
+    """
     keys = [*tables.keys, "replica"]
     parts = {
         name: dict(list(getattr(tables, name).groupby(keys, sort=False, dropna=False)))
@@ -64,10 +67,10 @@ def series_of(tables: RunTables, scenario: Scenario) -> Iterator[Series]:
         row = dict(zip(keys, key, strict=True))
         requests = parts["requests"].get(key, tables.requests.iloc[:0])
         finished = requests[requests["finished_ns"].notna()]
-        num_outputs = int(row.get("workload.n", scenario.workload.n))
+        refuse_several_outputs(int(row.get("workload.n", scenario.workload.n)), scenario.name)
         yield Series(
             labels=labels_of(scenario, row),
-            run=SimulatedRun("", row["system"], finished, tables.summary, num_outputs),
+            run=SimulatedRun("", row["system"], finished, tables.summary),
             requests=requests,
             steps=parts["steps"].get(key, tables.steps.iloc[:0]),
             gaps=gaps,

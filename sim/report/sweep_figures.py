@@ -34,6 +34,7 @@ def by_key(frame: pd.DataFrame, key: str) -> Figure:
 def _lines(frame: pd.DataFrame, key: str, metric: str) -> list[Trace]:
     unit = " s" if _is_time(metric) else ""
     colour_of = colours(list(frame["system"].unique()))
+    is_number = pd.api.types.is_numeric_dtype(frame[key])  # else nothing is between its values
     traces = []
     for system, rows in frame.groupby("system", sort=False):
         by_seed = rows.groupby([key, "seed"], sort=False, dropna=False)[metric].mean()
@@ -41,7 +42,7 @@ def _lines(frame: pd.DataFrame, key: str, metric: str) -> list[Trace]:
         half_widths = groups.apply(lambda values: half_width_95(values.dropna().to_numpy(float)))
         trace: Trace = {
             "type": "scatter",
-            "mode": "lines+markers",
+            "mode": "lines+markers" if is_number else "markers",
             "name": str(system),
             "x": [str(value) for value in groups.mean().index],
             "y": rounded(groups.mean()),

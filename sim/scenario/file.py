@@ -1,7 +1,7 @@
 """Scenario files: loaded with overrides from the command line, checked at every point, written."""
 
-import itertools
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,16 @@ from sim.scenario.mistakes import shorten, user_error, validated
 from sim.scenario.scenario import Scenario
 from sim.scenario.yaml_text import parse, read_text, to_yaml
 
+Points = list[tuple[dict[str, Any], Scenario]]  # swept values by key path, the scenario with them
+_MOST_POINTS = 10_000  # of a sweep: each is checked before the first runs, at about a millisecond
 
-def load_scenario(path: Path, overrides: list[str] | None = None) -> Scenario:
+
+def load_scenario(
+    path: Path, overrides: list[str] | None = None, *, checks_points: bool = True
+) -> Scenario:
     """Scenario of a YAML file, with overrides such as "engine.block_size=8" applied.
+
+    checks_points: whether all values of a sweep are tried.
 
     Raises UserError with one line for each mistake: file, key path, what came, what was expected.
     """
@@ -28,7 +35,8 @@ def load_scenario(path: Path, overrides: list[str] | None = None) -> Scenario:
         apply_override(data, override)
     source = f"{path} (with --set)" if overrides else str(path)
     scenario = validated(data, source)
-    points(scenario, source)  # for the mistakes that are there only
+    if checks_points:
+        points(scenario, source)  # for the mistakes that are there only
     return scenario
 
 
@@ -72,18 +80,57 @@ def with_settings(scenario: Scenario, settings: Mapping[Any, Any], source: str =
     return changed
 
 
-def points(scenario: Scenario, source: str = "sweep") -> list[tuple[dict[str, Any], Scenario]]:
-    """The sweep's combinations: the swept values by key path, and the scenario that has them.
+def num_points(scenario: Scenario) -> int:
+    """How many combinations a sweep has."""
+    return math.prod(len(values) for values in scenario.sweep.values())
 
-    Raises UserError, naming `source`, when a value does not fit its key.
+
+def refuse_many(num: int, source: str) -> None:
+    """Raises UserError, naming `source`, for more points than are made."""
+    if num > _MOST_POINTS:
+        raise UserError(
+            f"{source}: got {num:,} points, expected at most {_MOST_POINTS:,}; "
+            "kvsim sweep --sample N takes some of them"
+        )
+
+
+def points(
+    scenario: Scenario, source: str = "sweep", places: Sequence[int] | None = None
+) -> Points:
+    """The sweep's combinations.
+
+    places: of those that are wanted, where the last key changes first; None: all.
+
+    Raises UserError, naming `source`, when a value does not fit its key, or for too many.
     """
-    return [(labels, with_settings(scenario, labels, source)) for labels in combinations(scenario)]
+    if places is None:
+        refuse_many(num_points(scenario), source)
+        places = range(num_points(scenario))
+    result = []
+    for place in places:
+        labels = _combination(scenario.sweep, place)
+        result.append((labels, with_settings(scenario, labels, source)))
+    return result
 
 
-def combinations(scenario: Scenario) -> list[dict[str, Any]]:
-    """Of the swept values, by key path; one of none without a sweep."""
-    every = itertools.product(*scenario.sweep.values())
-    return [dict(zip(scenario.sweep, values, strict=True)) for values in every]
+def combinations(scenario: Scenario, source: str = "sweep") -> list[dict[str, Any]]:
+    """Of the swept values, by key path; one of none without a sweep.
+
+    Raises UserError, naming `source`, for too many.
+    """
+    refuse_many(num_points(scenario), source)
+    return [_combination(scenario.sweep, place) for place in range(num_points(scenario))]
+
+
+def _combination(swept: dict[str, list[Any]], place: int) -> dict[str, Any]:
+    """>>> _combination({"a": [1, 2], "b": [3, 4]}, 2)
+    {'a': 2, 'b': 3}
+    """
+    labels = {}
+    for key in reversed(swept):
+        place, number = divmod(place, len(swept[key]))
+        labels[key] = swept[key][number]
+    return {key: labels[key] for key in swept}
 
 
 def _check_systems(scenario: Scenario, source: str) -> None:

@@ -17,16 +17,16 @@ from sim.parallel import Backend
 from sim.progress import busy, planner, progress_bar
 from sim.run_command import assumptions
 from sim.scenario import Scenario
-from sim.scenario.file import dump_scenario
+from sim.scenario.file import dump_scenario, plain
 from sim.steady import Warmup
 from sim.sweep.paired import differences
-from sim.sweep.points import load_swept, parse_share, plan_points
+from sim.sweep.points import load_swept, parse_share, plan_points, sampled
 from sim.sweep.run import Measured, Runner, as_frame
 from sim.sweep.store import Store
 from sim.sweep.table import ABOUT, TABLE
 from sim.tables import number, summary_tables
 from sim.terminal import print_table
-from sim.whole_file import whole_file
+from sim.whole_file import refuse_unwritable, whole_file
 
 METRICS = ("output_tokens_per_s", "ttft_mean_s", "tpot_mean_s")  # whose intervals are watched
 
@@ -47,17 +47,22 @@ class Options:
 
 def sweep_scenario(path: Path, settings: list[str], options: Options) -> Path:
     """Returns its folder. Raises UserError and WorkloadError for mistakes of the user."""
-    scenario = load_swept(path, settings)
+    scenario = load_swept(path, settings, options.sample)
     warmup = Warmup.parse(options.warmup)
-    precision = parse_share("--precision", options.precision) if options.precision else None
+    text = options.precision
+    precision = None if text is None else parse_share("--precision", text)
     folder = options.out / scenario.name
+    refuse_unwritable(options.out, folder / "results")
     measured = _measure(scenario, folder / "results", warmup, precision, options)
     frame = as_frame(measured)
     if not frame["finished"].any():
         raise UserError("none of the requests is served at any point; `kvsim run` says why")
-    notes = [_of_window(frame, warmup), *assumptions(scenario)[1:]]
+    notes = [
+        _of_window(frame, warmup),
+        *assumptions(scenario, sampled(scenario, options.sample))[1:],
+    ]
     about = {
-        "versions": versions(),
+        "versions": versions(plain(scenario)),
         "code": code_digest(),
         "options": _options_said(frame, options),
         "notes": notes,
@@ -164,10 +169,14 @@ def _difference_table(paired: pd.DataFrame, first: str) -> Table:
     for row in paired[paired["metric"] == METRICS[0]].to_dict("records"):
         half_width = row["half_width"]
         interval = "" if pd.isna(half_width) else f" ± {number(half_width)}"
-        share = "-" if pd.isna(row["share"]) else f"{row['share'] * 100:+.0f}"
+        share = "-" if pd.isna(row["share"]) else _signed(round(row["share"] * 100))
         labels = [f"{row[key]:g}" if isinstance(row[key], float) else str(row[key]) for key in keys]
         table.add_row(row["system"], *labels, f"{number(row['difference'])}{interval}", share)
     return table
+
+
+def _signed(percent: int) -> str:
+    return f"{percent:+d}" if percent else "0"
 
 
 def _of_window(frame: pd.DataFrame, warmup: Warmup) -> str:

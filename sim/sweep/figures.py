@@ -16,9 +16,10 @@ from sim.plots.colours import SYSTEM_COLOURS
 from sim.plots.lines import latency, throughput
 from sim.plots.style import (
     SECONDS,
-    SMALL,
     SYSTEM_MARKERS,
     label_seconds,
+    label_values,
+    legend,
     note_runs,
     save,
     tidy,
@@ -31,6 +32,7 @@ FloatArray = npt.NDArray[np.float64]
 
 _MOST_LINES = 8
 _MOST_CELLS = 16  # of a heat map, in one direction
+_BESIDE = 0.12  # points of the next system or value, of the distance between categories
 _MOST_DECADES = 2  # of values, before colours and axes go by their logarithm
 
 
@@ -94,9 +96,7 @@ def heat_maps(frame: pd.DataFrame, metric: str) -> Figure:
     bar = figure.colorbar(image, ax=list(panels), label=SHOWN[metric])
     if _is_time(metric):
         bar.ax.yaxis.set_major_formatter(SECONDS)
-    num_seeds = frame["seed"].nunique()  # a cell has no room for an interval
-    runs = f"mean of {num_seeds} runs" if num_seeds > 1 else "one run a point"
-    figure.supxlabel(f"{runs}; table.csv has each", x=0.99, ha="right", **SMALL)
+    note_runs(figure, frame, has_bars=False)
     return figure
 
 
@@ -123,13 +123,13 @@ def grouped_lines(frame: pd.DataFrame, metric: str) -> Figure:
         for place, (value, rows) in enumerate(of_system.groupby(group, dropna=False)):
             if place == _MOST_LINES:
                 break
-            _line(axes, rows, over, metric, place, f"{words(group)} {_value(value)}")
+            _line(axes, rows, over, metric, place, _value(value))
         axes.set_title(str(system), loc="left")
         axes.set_xlabel(words(over))
+    for axes in panels:  # once all are drawn, for they share their range
         _scale(axes, frame, metric)
     panels[0].set_ylabel(SHOWN[metric])
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, frameon=False, loc="outside upper center", ncols=4)
+    legend(figure, words(group), _MOST_LINES)
     note_runs(figure, frame)
     return figure
 
@@ -153,33 +153,38 @@ def by_key(frame: pd.DataFrame, metric: str) -> Figure:
         for place, (system, rows) in enumerate(frame.groupby("system", sort=False)):
             _line(axes, rows, key, metric, place, str(system))
         axes.set_xlabel(words(key))
+    for axes in panels[: len(keys)]:  # once all are drawn, for they share their range
         _scale(axes, frame, metric)
     for axes in panels[len(keys) :]:
         axes.set_axis_off()
     figure.supylabel(SHOWN[metric], fontsize="medium")
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, frameon=False, loc="outside upper center", ncols=4)
+    legend(figure, most_columns=4)
     note_runs(figure, frame)
     return figure
 
 
 def _line(axes: Axes, rows: pd.DataFrame, key: str, metric: str, place: int, label: str) -> None:
-    """Means at the values of a key, evenly spaced, with intervals over the seeds."""
+    """Means at the values of a key, evenly spaced, with intervals over the seeds.
+
+    Between values that are no numbers there is nothing, so no line: points, side by side.
+    """
+    is_number = pd.api.types.is_numeric_dtype(rows[key])
     by_seed = rows.groupby([key, "seed"], dropna=False, sort=False)[metric].mean()
-    groups = by_seed.groupby(level=0, sort=pd.api.types.is_numeric_dtype(rows[key]), dropna=False)
+    groups = by_seed.groupby(level=0, sort=is_number, dropna=False)
     means = groups.mean()
     half_widths = groups.apply(lambda values: half_width_95(values.dropna().to_numpy(float)))
     axes.errorbar(
-        range(len(means)),
+        np.arange(len(means)) + (0 if is_number else _BESIDE * place),
         means,
         yerr=half_widths.to_numpy(float) if half_widths.notna().any() else None,
         label=label,
         color=SYSTEM_COLOURS[place % len(SYSTEM_COLOURS)],
         marker=SYSTEM_MARKERS[place % len(SYSTEM_MARKERS)],
+        linestyle="-" if is_number else "none",
         markersize=5,
         capsize=3,
     )
-    axes.set_xticks(range(len(means)), [_value(value) for value in means.index])
+    label_values(axes, [_value(value) for value in means.index])
     tidy(axes)
 
 

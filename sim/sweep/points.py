@@ -2,20 +2,27 @@
 
 from pathlib import Path
 
-import yaml
-
 from sim.errors import UserError
 from sim.experiment import Job
 from sim.scenario import Scenario
-from sim.scenario.file import load_scenario, points
+from sim.scenario.file import Points, load_scenario, num_points, points, refuse_many
+from sim.scenario.yaml_text import parse
+
+_MOST_RUNS = 100_000
 
 
-def load_swept(path: Path, settings: list[str]) -> Scenario:
+def load_swept(path: Path, settings: list[str], sample: int | None = None) -> Scenario:
     """A scenario with a sweep over each setting of several values: "engine.block_size=8,16".
 
-    A setting of one value overrides a key. Raises UserError for mistakes, as `load_scenario` does.
+    A setting of one value overrides a key. sample: so many points are wanted; None: all.
+
+    Raises UserError for mistakes, as `load_scenario` does.
     """
-    return load_scenario(path, [_as_override(setting) for setting in settings])
+    overrides = [_as_override(setting) for setting in settings]
+    scenario = load_scenario(path, overrides, checks_points=sample is None)
+    if sample is not None:
+        sampled(scenario, sample, str(path))  # for the mistakes of those alone
+    return scenario
 
 
 def _as_override(setting: str) -> str:
@@ -26,21 +33,36 @@ def _as_override(setting: str) -> str:
     if not equals:
         return setting  # whose mistake is named where overrides are applied
     try:
-        values = yaml.safe_load(f"[{text}]")
-    except yaml.YAMLError:
+        values = parse(f"[{text}]", setting)
+    except UserError:
         return setting
     several = isinstance(values, list) and len(values) > 1
     return f"sweep.{key_path}=[{text}]" if several else setting
+
+
+def sampled(scenario: Scenario, sample: int | None, source: str = "sweep") -> Points:
+    """As `points`; so many of them, spread over a grid that is never listed, or for None all."""
+    size = num_points(scenario)
+    if sample is None or sample >= size:
+        return points(scenario, source)
+    refuse_many(sample, source)
+    return points(scenario, source, _spread(scenario, sample))
 
 
 def plan_points(scenario: Scenario, sample: int | None, seeds: range) -> list[Job]:
     """A job for each system, point and seed, in the order of tables.
 
     sample: so many points, spread over the grid as evenly as a Halton sequence is; None: all.
+
+    Raises UserError for too many.
     """
-    swept = points(scenario)
-    if sample is not None and sample < len(swept):
-        swept = [swept[place] for place in _spread(scenario, sample)]
+    swept = sampled(scenario, sample)
+    num_runs = len(swept) * len(scenario.systems) * len(seeds)
+    if num_runs > _MOST_RUNS:
+        raise UserError(
+            f"sweep: got {len(swept):,} points, {len(scenario.systems)} systems and "
+            f"{len(seeds):,} seeds, {num_runs:,} runs, expected at most {_MOST_RUNS:,}"
+        )
     return [
         Job(system, labels, point.model_copy(update={"seed": seed}))
         for system in scenario.systems
@@ -50,7 +72,7 @@ def plan_points(scenario: Scenario, sample: int | None, seeds: range) -> list[Jo
 
 
 def _spread(scenario: Scenario, num: int) -> list[int]:
-    """Places in the grid, in its order."""
+    """Places of points that are spread over the grid."""
     from scipy.stats import qmc  # slow to import
 
     sizes = [len(values) for values in scenario.sweep.values()]

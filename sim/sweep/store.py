@@ -40,7 +40,7 @@ class Store:
             row: Row = json.loads(self._path(key).read_text("utf-8"))
         except (OSError, ValueError):
             return None
-        return row if isinstance(row, dict) else None
+        return row if isinstance(row, dict) and row else None
 
     def put(self, key: str, row: Row) -> None:
         """Keep a result. Raises UserError where the folder cannot be written to."""

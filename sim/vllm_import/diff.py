@@ -107,7 +107,7 @@ def _inter_token(run: SimulatedRun, scrape: Scrape, missing: list[str]) -> list[
     if histogram is None or measured.empty:
         missing.append(ITL[0])
         return []
-    num_gaps = measured["output_tokens"] - measured["finished"] * run.num_outputs
+    num_gaps = measured["output_tokens"] - measured["finished"]
     mean_s = float(np.average(measured["itl_mean_s"], weights=num_gaps))
     percentiles = {p: float(measured[f"itl_p{p}_s"].mean()) for p in PERCENTILES}
     return list(_rows(histogram, mean_s, percentiles))

@@ -109,6 +109,12 @@ def _refuse_sweep(folder: Path, summary: pd.DataFrame, labels: list[str]) -> Non
 def _refuse_several_outputs(folder: Path) -> None:
     """vLLM counts each output as a request of its own; those of a run are known only together."""
     path = folder / "scenario.yaml"
-    num = int(parse(read_text(path), str(path))["workload"].get("n", 1))
+    refuse_several_outputs(int(parse(read_text(path), str(path))["workload"].get("n", 1)), path)
+
+
+def refuse_several_outputs(num: int, where: object) -> None:
+    """Raises UserError for more than one output a request, naming where that is said."""
     if num > 1:
-        raise UserError(f"{path}: workload.n: got {num}, expected 1: vLLM counts each output alone")
+        raise UserError(
+            f"{where}: workload.n: got {num}, expected 1: vLLM counts each output alone"
+        )

@@ -288,6 +288,22 @@ def test_notes_of_a_run_go_to_stderr_even_when_it_is_found(call):
     assert "cut" not in first[1]
 
 
+@pytest.mark.parametrize("name", ["summary.csv", "run.json"])
+def test_a_run_that_is_cut_off_is_not_taken(call, name):
+    assert call("run", "small.yaml")[0] == 0
+    (folder,) = Path("runs").iterdir()
+    whole = (folder / name).read_bytes()
+    header = whole.partition(b"\n")[0]
+    for content in (whole[:40], whole[:-1], header + b"\n" if name == "summary.csv" else b""):
+        (folder / name).write_bytes(content)
+        status, out, err = call("run", "small.yaml")
+        assert (status, out) == (2, "")
+        assert err == (
+            f"kvsim: {folder}: its {name} is missing, empty or cut off; "
+            "remove the folder to run it again\n"
+        )
+
+
 # Where the tests run in the background, their processes are born deaf to it.
 HEED_CTRL_C = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
 

@@ -14,13 +14,17 @@ import pytest
 
 from sim import fingerprint
 from sim.errors import UserError
+from sim.parallel import LOCAL
 from sim.run_folder import folder_for
+from sim.scenario.file import load_scenario, with_settings
 from sim.steady import Warmup
+from sim.sweep.command import Options, _difference_table, sweep_scenario
 from sim.sweep.figures import heat_maps
 from sim.sweep.paired import differences
 from sim.sweep.points import load_swept, parse_share, plan_points
 from sim.sweep.run import num_seeds_wanted
 from sim.sweep.store import Store, key_of
+from sim.whole_file import refuse_unwritable
 
 GRID = ("--set", "engine.block_size=4,8", "--set", "workload.outputs=2,3,4")
 
@@ -68,6 +72,48 @@ def test_a_sample_is_of_the_grid_and_spread_over_it(small):
         assert {point[key] for point in points} == set(range(1, 9))
     assert points == [tuple(job.labels.values()) for job in plan_points(scenario, 16, range(1, 2))]
     assert len(plan_points(scenario, 100, range(1, 2))) == 64
+
+
+def test_a_sample_costs_by_what_is_sampled(small, monkeypatch):
+    """3 of a million points: 3 are made and checked, from the file to the table."""
+    made = []
+    real = with_settings
+
+    def counted(scenario, settings, source=""):
+        made.append(settings)
+        return real(scenario, settings, source)
+
+    monkeypatch.setattr("sim.scenario.file.with_settings", counted)
+    scenario = load_scenario(small, checks_points=False)
+    numbers = list(range(1, 1001))
+    swept = {"workload.outputs": numbers, "workload.prompts.unique": numbers}
+    scenario = scenario.model_copy(update={"sweep": swept})
+    assert len(plan_points(scenario, 3, range(1, 2))) == 3
+    assert len(made) == 3
+
+
+def test_a_mistake_in_a_sampled_point_is_named(small):
+    setting = "engine.block_size=" + ",".join(map(str, range(-50, 0)))
+    with pytest.raises(UserError, match=r"block_size: got -\d+"):
+        load_swept(small, [setting], 3)
+
+
+@pytest.mark.parametrize("sample", [None, 10_001])
+def test_too_many_points_are_refused_unseen(small, sample):
+    """More than 2^63 of them too."""
+    numbers = ",".join(map(str, range(1, 1001)))
+    engine = ("block_size", "num_blocks", "max_num_seqs", "max_num_batched_tokens")
+    load = ("outputs", "prompts.unique", "requests")
+    keys = [*(f"engine.{key}" for key in engine), *(f"workload.{key}" for key in load)]
+    wanted = sample or 1000 ** len(keys)
+    with pytest.raises(UserError, match=f"got {wanted:,} points, expected at most 10,000"):
+        load_swept(small, [f"{key}={numbers}" for key in keys], sample)
+
+
+def test_too_many_runs_are_refused(small):
+    scenario = load_swept(small, ["engine.block_size=4,8"])
+    with pytest.raises(UserError, match="2 points, 1 systems and 50,001 seeds, 100,002 runs"):
+        plan_points(scenario, None, range(50_001))
 
 
 def test_a_result_is_known_by_what_decides_it(small):
@@ -133,6 +179,9 @@ def test_a_broken_result_is_none(tmp_path):
     assert store.get("abc") == {"x": 1.5, "y": None}
     (tmp_path / "ab" / "abc.json").write_text('{"x": 1')
     assert store.get("abc") is None
+    for content in ("{}", "[1]", "null", ""):
+        (tmp_path / "ab" / "abc.json").write_text(content)
+        assert store.get("abc") is None
     assert store.get("abd") is None
 
 
@@ -265,6 +314,14 @@ def test_differences_are_those_under_the_same_seed():
     assert found["share"].tolist() == pytest.approx([2 / 30] * 2)
 
 
+@pytest.mark.parametrize(("percent", "shown"), [(-0.4, "0"), (0.4, "0"), (-1.6, "-2"), (7, "+7")])
+def test_a_difference_that_rounds_to_nothing_has_no_sign(percent, shown):
+    row = ("b", "output_tokens_per_s", 1, percent, None, percent / 100)
+    columns = ["system", "metric", "seeds", "difference", "half_width", "share"]
+    table = _difference_table(pd.DataFrame([row], columns=columns), "a")
+    assert list(table.columns[-1].cells) == [shown]
+
+
 def test_seeds_wanted_are_those_that_narrow_the_widest_interval():
     """Half-widths of 10 % and 2 % of the mean with 4 seeds: 16 make 10 into 5."""
     rows = []
@@ -310,11 +367,14 @@ def test_precision_goes_on_until_the_interval_is_that_narrow(kvsim):
     [
         (("--precision", "0"), "--precision: got '0', expected a share such as 5%"),
         (("--precision", "x"), "--precision: got 'x'"),
+        (("--precision", ""), "--precision: got ''"),
         (("--warmup", "x"), "--warmup: got 'x'"),
         (("--set", "engine.block_size=4,4"), "got a value of engine.block_size twice"),
         (("--set", "engine.blocksize=4,8"), "unknown key, did you mean block_size"),
         (("--set", "engine.block_size"), "expected key.path=value"),
         (("--set", "name=a,b"), "sweep: got 'name', expected"),
+        (("--set", "engine.block_size=4," + 5000 * "7"), "engine.block_size: got '4,77777"),
+        (("--set", "seed=" + 5000 * "7"), "--set seed=77777"),
     ],
 )
 def test_mistakes_are_named_before_anything_runs(kvsim, args, message):
@@ -322,7 +382,24 @@ def test_mistakes_are_named_before_anything_runs(kvsim, args, message):
     assert done.returncode == 2
     assert message in done.stderr
     assert len(done.stderr.splitlines()) <= 2
+    assert len(done.stderr) < 300
     assert not (kvsim.folder / "sweeps").exists()
+
+
+@pytest.mark.parametrize("out", ["small.yaml", "small.yaml/deeper", "/proc/x", "taken"])
+def test_a_folder_that_cannot_be_written_to_is_named_before_anything_runs(kvsim, out, monkeypatch):
+    (kvsim.folder / "taken/small").mkdir(parents=True)
+    (kvsim.folder / "taken/small/results").touch()
+    monkeypatch.setattr("sim.sweep.command._measure", lambda *_: pytest.fail("it runs"))
+    monkeypatch.chdir(kvsim.folder)
+    options = Options(None, 2, None, "auto", LOCAL, Path(out), "csv", quiet=True)
+    with pytest.raises(UserError, match=f"^--out: got {out}, but {out}/small/results cannot be"):
+        sweep_scenario(Path("small.yaml"), [], options)
+
+
+def test_nothing_is_left_where_a_folder_can_be_written_to(tmp_path):
+    refuse_unwritable(tmp_path / "new", tmp_path / "new/small/results")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_shares():

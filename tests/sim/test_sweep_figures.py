@@ -1,0 +1,101 @@
+"""Figures of sweeps: what is drawn is seen, whole and apart."""
+
+import itertools
+
+import pandas as pd
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.container import ErrorbarContainer
+from matplotlib.figure import Figure
+
+from sim.plots.lines import throughput
+from sim.report import sweep_figures
+from sim.sweep.figures import by_key, grouped_lines, heat_maps
+
+ROUTERS = ["round-robin", "least-requests", "power-of-two", "least-kv", "prefix-hash"]
+SIZES = [512, 1024, 2048]
+LONG = ["first-system-with-a-long-name-of-forty-letters", "second", "third", "fourth-of-long-names"]
+
+
+def swept(systems: list[str], **keys: list) -> pd.DataFrame:
+    """Two seeds a point; every system is three times as late as the one before it."""
+    return pd.DataFrame(
+        {
+            "system": system,
+            **dict(zip(keys, values, strict=True)),
+            "seed": seed,
+            "output_tokens_per_s": 100 + seed,
+            "ttft_p99_s": 3**number * (1 + seed / 10),
+        }
+        for number, system in enumerate(systems)
+        for values in itertools.product(*keys.values())
+        for seed in (1, 2)
+    )
+
+
+def drawn(figure: Figure) -> Figure:
+    FigureCanvasAgg(figure).draw()
+    return figure
+
+
+@pytest.mark.parametrize("metric", ["ttft_p99_s", "output_tokens_per_s"])
+def test_no_point_lies_outside_of_its_panel(metric):
+    """The second panel has larger values than the first, whose range it shares."""
+    frame = swept(["a", "b"], rate=[1, 2, 3], size=[8, 16])
+    for axes in drawn(grouped_lines(frame, metric)).axes:
+        low, high = axes.get_ylim()
+        for bars in axes.containers:
+            assert isinstance(bars, ErrorbarContainer)
+            assert all(low <= value < high for value in bars.lines[0].get_ydata())
+
+
+@pytest.mark.parametrize(
+    "figure",
+    [
+        grouped_lines(swept(["a"], max_num_batched_tokens=SIZES, rate=[1, 2, 3, 4]), "ttft_p99_s"),
+        by_key(swept(LONG, router=ROUTERS), "ttft_p99_s"),
+        throughput(swept(LONG, rate=[1, 2]), "rate"),
+    ],
+    ids=["two keys", "one category", "one number"],
+)
+def test_a_legend_is_whole(figure):
+    (legend,) = drawn(figure).legends
+    box = legend.get_window_extent()
+    assert 0 <= box.x0 < box.x1 <= figure.bbox.width
+    assert 0 <= box.y0 < box.y1 <= figure.bbox.height
+
+
+def test_lines_are_told_apart_by_a_legend_with_the_key_above():
+    figure = grouped_lines(
+        swept(["a"], **{"engine.block_size": [8, 16], "rate": [1, 2, 3]}), "ttft_p99_s"
+    )
+    (legend,) = figure.legends
+    assert legend.get_title().get_text() == "block size"
+    assert [text.get_text() for text in legend.get_texts()] == ["8", "16"]
+
+
+def test_categories_are_points_apart_with_labels_that_do_not_meet():
+    figure = drawn(by_key(swept(["a", "b"], router=ROUTERS), "ttft_p99_s"))
+    (axes,) = figure.axes
+    lines = [bars.lines[0] for bars in axes.containers]
+    assert [line.get_linestyle() for line in lines] == ["None", "None"]
+    assert not set(lines[0].get_xdata()) & set(lines[1].get_xdata())
+    labels = axes.get_xticklabels()
+    assert [label.get_text() for label in labels] == ROUTERS
+    # Slanting by 35 degrees, lines of text that are further apart than they are high do not meet.
+    places = [axes.transData.transform((number, 0))[0] for number in range(2)]
+    assert {label.get_rotation() for label in labels} == {35}
+    assert (places[1] - places[0]) * 0.57 > labels[0].get_fontsize() / 72 * figure.dpi
+
+
+def test_categories_are_points_in_a_report_too():
+    def modes(frame: pd.DataFrame, key: str) -> set[str]:
+        return {trace["mode"] for trace in sweep_figures.by_key(frame, key)["data"]}
+
+    assert modes(swept(["a", "b"], router=ROUTERS), "router") == {"markers"}
+    assert modes(swept(["a", "b"], rate=[1, 2]), "rate") == {"lines+markers"}
+
+
+def test_a_heat_map_speaks_of_no_bars():
+    figure = heat_maps(swept(["a"], rate=[1, 2], size=[8, 16]), "ttft_p99_s")
+    assert figure.get_supxlabel() == "mean of 2 runs"

@@ -173,7 +173,7 @@ def run_of(text: str, folder: Path) -> Path:
     (folder / "file.yaml").write_text(text, "utf-8")
     scenario = load_scenario(folder / "file.yaml")
     results = [run_job(job) for job in plan_jobs(scenario)]
-    with patch("sim.plots.draw_figures"):
+    with patch("sim.plots.run_figures.draw_figures"):
         write_run(folder, scenario, results)
     return folder
 

@@ -347,7 +347,7 @@ def test_a_heat_map_has_no_bars_to_speak_of():
     rows = [("a", x, y, seed, 100.0 * x + y) for x in (1, 2) for y in (1, 2) for seed in (1, 2, 3)]
     frame = pd.DataFrame(rows, columns=["system", "x", "y", "seed", "output_tokens_per_s"])
     figure = heat_maps(frame, "output_tokens_per_s")
-    assert figure.get_supxlabel() == "mean of 3 runs; table.csv has each"
+    assert figure.get_supxlabel() == "mean of 3 runs"
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """kvsim's own format, read and written."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -292,7 +293,7 @@ def test_published_file_written_and_read(tmp_path: Path, data_dir: Path) -> None
 
 def test_examples_of_the_documentation_agree() -> None:
     page = Path(__file__).parents[2] / "docs/traces.md"
-    csv, jsonl = (part.split("```")[0] for part in page.read_text().split("```\n")[5::2])
+    csv, jsonl = re.findall(r'^```\w+ title="[^"]+"\n(.*?)^```', page.read_text(), re.M | re.S)
     trace = read_trace(Source("csv", csv))
     with_content = read_trace(Source("jsonl", jsonl))
     assert trace.notes == with_content.notes == ()

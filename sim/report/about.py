@@ -13,12 +13,12 @@ from sim.scenario import Scenario
 def ending(folder: Path, scenario: Scenario, about: dict[str, Any], command: str) -> list[Section]:
     """The last sections. about: versions and code. command: of kvsim, and its options."""
     return [
-        Section("Settings", [_settings(scenario), *_yaml(folder)]),
+        Section("Settings", [settings(scenario), *whole(folder / "scenario.yaml")]),
         Section("How to repeat it", _repeat(folder, scenario, about, command)),
     ]
 
 
-def _settings(scenario: Scenario) -> Table:
+def settings(scenario: Scenario) -> Table:
     """The settings that matter most, and in what the systems differ."""
     engine, workload, deployment = scenario.engine, scenario.workload, scenario.deployment
     load = f"trace {Path(workload.trace).name}" if workload.trace else "drawn requests"
@@ -48,23 +48,27 @@ def _plain(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _yaml(folder: Path) -> list[Block]:
+def whole(scenario: Path) -> list[Block]:
     """All settings, as the file has them."""
-    text = (folder / "scenario.yaml").read_text("utf-8")
-    return [Code(text, "The whole scenario, defaults included")]
+    return [Code(scenario.read_text("utf-8"), "The whole scenario, defaults included")]
 
 
 def _repeat(folder: Path, scenario: Scenario, about: dict[str, Any], command: str) -> list[Block]:
     """The command, and what else decides the result."""
     name, _, options = command.partition(" ")
     path = shlex.quote(str(folder / "scenario.yaml"))
-    versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
     return [
         Code(f"kvsim {name} {path} {options}".rstrip()),
         Words(
             [
-                f"Seed {scenario.seed}. {versions}. Code {about['code'][:12]}.",
+                f"Seed {scenario.seed}. {versions_in_words(about)}",
                 "The same scenario, seed, input files and versions give the same numbers.",
             ]
         ),
     ]
+
+
+def versions_in_words(about: dict[str, Any]) -> str:
+    """Of kvsim and what takes part in results."""
+    versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
+    return f"{versions}. Code {about['code'][:12]}."

@@ -4,13 +4,22 @@ import sys
 from pathlib import Path
 
 from sim.errors import UserError
+from sim.report.of_plan import FILE, page_of_plan
 from sim.report.of_run import page_of_run
 from sim.report.of_sweep import page_of_sweep
+from sim.report.page import Page
 from sim.report.render import render
 from sim.sweep.table import TABLE
 from sim.whole_file import whole_file
 
 NAME = "report.html"
+
+
+def _page(folder: Path) -> Page:
+    """By what is in the folder."""
+    if (folder / FILE).is_file():
+        return page_of_plan(folder)
+    return page_of_sweep(folder) if (folder / TABLE).is_file() else page_of_run(folder)
 
 
 def write_report(folder: Path, out: Path | None = None, *, quiet: bool = False) -> None:
@@ -21,8 +30,7 @@ def write_report(folder: Path, out: Path | None = None, *, quiet: bool = False) 
     out = out or folder / NAME
     if out.suffix not in (".html", ".htm"):
         raise UserError(f"--out: got {str(out)!r}, expected a name ending in .html")
-    is_sweep = (folder / TABLE).is_file()
-    html = render(page_of_sweep(folder) if is_sweep else page_of_run(folder))
+    html = render(_page(folder))
     with whole_file(out) as path:
         path.write_text(html, "utf-8")
     if not quiet:

@@ -24,7 +24,7 @@ from sim.report.panels import Trace, panels, rounded
 Figure = dict[str, Any]
 
 _DASHES = {50: "solid", 90: "dash", 99: "dot"}
-_SYMBOLS = ("circle", "square", "diamond", "triangle-down", "triangle-up", "pentagon", "x")
+SYMBOLS = ("circle", "square", "diamond", "triangle-down", "triangle-up", "pentagon", "x")
 _MOST_POINTS = 400  # of a distribution
 _WIDE = 8  # highest by lowest value from which an axis is logarithmic
 _TIME = {"title": {"text": "simulated time (s)"}, "hoverformat": ".4g"}
@@ -88,7 +88,7 @@ def _lines(summary: pd.DataFrame, key: str, line: _Line) -> list[Trace]:
             "x": rounded(groups.mean().index),
             "y": rounded(groups.mean()),
             "line": {"color": colour_of[str(system)], "dash": line.dash},
-            "marker": {"symbol": _SYMBOLS[number % len(_SYMBOLS)], "size": 7},
+            "marker": {"symbol": SYMBOLS[number % len(SYMBOLS)], "size": 7},
             "hovertemplate": f"{system}{line.what} %{{y:.4g}}{line.unit}<extra></extra>",
         }
         if half_widths.notna().any():

@@ -1,0 +1,66 @@
+"""The curve of a plan, for the page."""
+
+import numpy as np
+import pandas as pd
+
+from sim.metrics import half_width_95
+from sim.plots.colours import SYSTEM_COLOURS
+from sim.report.figures import SYMBOLS, Figure
+from sim.report.panels import Trace, panels, rounded
+
+_HIGHEST = 3.0  # of the limit: beyond, a promise is broken however far
+_LOGARITHMIC = 10  # the highest by the lowest value
+_FAINT = {"color": "#888888", "width": 1}
+
+
+def curve(runs: pd.DataFrame, goal: str, promises: list[str], answer: float | None) -> Figure:
+    """The share of each limit that is used, against what was sought.
+
+    runs: rows of curve.csv, of one alternative. goal: its column there.
+    """
+    traces = [_line(runs, goal, name, place) for place, name in enumerate(promises)]
+    x_axis: dict[str, object] = {"title": {"text": goal.replace("_", " ")}}
+    if runs[goal].max() > _LOGARITHMIC * runs[goal].min() > 0:
+        x_axis |= {"type": "log", "tickvals": _ticks(runs[goal].min(), runs[goal].max())}
+    y_axis = {"title": {"text": "share of the limit"}, "range": [0, _HIGHEST * 1.02]}
+    figure = panels([""], [traces], x_axis, [y_axis], row_px=340)
+    limit = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": 1, "y1": 1}
+    lines = [{**limit, "line": {**_FAINT, "dash": "dash"}, "label": _label("limit")}]
+    if answer is not None:
+        at_answer = {"type": "line", "yref": "paper", "y0": 0, "y1": 1, "x0": answer, "x1": answer}
+        lines.append({**at_answer, "line": {**_FAINT, "dash": "dot"}, "label": _label("answer")})
+    figure["layout"]["shapes"] = lines
+    return figure
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Some to a power of ten; Plotly would leave the zeros away."""
+    values = (digit * 10.0**power for power in range(-3, 9) for digit in (1, 2, 3, 5, 7))
+    return [value for value in values if low <= value <= high]
+
+
+def _label(text: str) -> dict[str, object]:
+    return {"text": text, "textposition": "start", "font": {"color": "#888888"}}
+
+
+def _line(runs: pd.DataFrame, goal: str, promise: str, place: int) -> Trace:
+    groups = runs.groupby(goal)[f"ratio {promise}"]
+    means = groups.mean().replace(np.inf, np.nan).fillna(_HIGHEST).clip(upper=_HIGHEST)
+    half_widths = groups.apply(_half_width)
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "name": promise,
+        "x": rounded(means.index),
+        "y": rounded(means),
+        "error_y": {"type": "data", "array": rounded(half_widths), "thickness": 1.2},
+        "line": {"color": SYSTEM_COLOURS[(place + 1) % len(SYSTEM_COLOURS)]},
+        "marker": {"symbol": SYMBOLS[place % len(SYMBOLS)], "size": 7},
+        "hovertemplate": f"{promise}: %{{y:.0%}} of its limit<extra></extra>",
+    }
+
+
+def _half_width(ratios: pd.Series) -> float:
+    values = ratios.to_numpy(float)
+    width = half_width_95(values) if np.isfinite(values).all() else None
+    return 0.0 if width is None else width

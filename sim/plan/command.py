@@ -12,7 +12,7 @@ import pandas as pd
 from sim.errors import InterruptedRun, UserError
 from sim.parallel import Backend
 from sim.plan.evaluate import Evaluator
-from sim.plan.goals import at_rate, find_goal, with_replications
+from sim.plan.goals import at_rate, find_goal, refuse_searched, with_replications
 from sim.plan.neighbours import neighbours
 from sim.plan.optimize import FINALISTS, Looks, look_around
 from sim.plan.plan import Plan, make_plan, which_system
@@ -64,6 +64,9 @@ def plan_scenario(path: Path, settings: list[str], options: Options) -> None:
     prices = parse_prices(options.gpu_price)
     scenario = load_swept(path, ["sweep={}", *settings])  # its own sweep is for `kvsim run`
     system = which_system(scenario, options.system)
+    refuse_searched(scenario.sweep, f"--find {options.find}", options.find)
+    if options.rate is not None:
+        refuse_searched(scenario.sweep, "--rate", "rate")
     folder = options.out / scenario.name
     if options.trials is not None and not scenario.sweep:
         raise UserError("--optimize: got no choice, expected --set with several values of a key")

@@ -1,6 +1,7 @@
 """What a plan looks for: a setting, its values from the easiest on, and what it is called."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from sim.errors import UserError
@@ -9,6 +10,12 @@ from sim.scenario.file import with_settings
 from sim.sources import build_workload
 
 FINDS = ("rate", "concurrency", "replicas", "num_blocks")
+_SEARCHED = {  # the keys that a search sets itself, whatever they were
+    "rate": r"workload\.(arrivals\.\w+\.rate|shape\.rate_scale)",
+    "concurrency": r"workload\.arrivals\.closed_loop\.concurrency",
+    "replicas": r"replicas(\.count)?",
+    "num_blocks": r"(engine|systems\..+)\.num_blocks",
+}
 _RATED = ("constant", "poisson", "gamma", "weibull", "diurnal")  # whose only rate is `rate`
 _STEP = 1.02  # from one value of a geometric row to the next
 _MOST_BLOCKS = 4_000_000
@@ -53,6 +60,13 @@ def find_goal(scenario: Scenario, name: str, system: str) -> Goal:
     if name == "replicas":
         return _replicas_goal(scenario)
     raise UserError(f"--find: got {name!r}, expected one of {', '.join(FINDS)}")
+
+
+def refuse_searched(keys: Iterable[str], option: str, name: str) -> None:
+    """Raise UserError where alternatives differ in what an option sets of each, such as a rate."""
+    for key in keys:
+        if re.fullmatch(_SEARCHED[name], key):
+            raise UserError(f"--set {key}: got several values, expected one: {option} sets it")
 
 
 def at_rate(scenario: Scenario, rate: float) -> Scenario:

@@ -323,6 +323,21 @@ def test_alternatives_are_compared(kvsim):
             marks=pytest.mark.slow,
         ),
         (
+            (*SLO, "--find", "replicas", "--set", "replicas=2,3"),
+            "--set replicas: got several values, expected one: --find replicas sets it",
+        ),
+        (
+            (*SLO, "--find", "num_blocks", "--set", "engine.num_blocks=300,400"),
+            "--set engine.num_blocks: got several values, expected one: --find num_blocks sets it",
+        ),
+        (
+            (
+                *(*SLO, "--find", "replicas", "--rate", "3"),
+                *("--set", "workload.arrivals.constant.rate=3,4"),
+            ),
+            "--set workload.arrivals.constant.rate: got several values, expected one: --rate sets",
+        ),
+        (
             (
                 *SLO,
                 "--set",

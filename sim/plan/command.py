@@ -16,7 +16,7 @@ from sim.plan.goals import at_rate, find_goal, refuse_searched, with_replication
 from sim.plan.neighbours import neighbours
 from sim.plan.optimize import FINALISTS, Looks, look_around
 from sim.plan.plan import Plan, make_plan, which_system
-from sim.plan.prices import parse_prices
+from sim.plan.prices import Prices, parse_prices, refuse_unpriced
 from sim.plan.report import (
     NEIGHBOUR_SEEDS,
     Beside,
@@ -64,6 +64,7 @@ def plan_scenario(path: Path, settings: list[str], options: Options) -> None:
     prices = parse_prices(options.gpu_price)
     scenario = load_swept(path, ["sweep={}", *settings])  # its own sweep is for `kvsim run`
     system = which_system(scenario, options.system)
+    refuse_unpriced(prices, scenario.sweep.get("hardware", [scenario.hardware]))
     refuse_searched(scenario.sweep, f"--find {options.find}", options.find)
     if options.rate is not None:
         refuse_searched(scenario.sweep, "--rate", "rate")
@@ -82,12 +83,13 @@ def plan_scenario(path: Path, settings: list[str], options: Options) -> None:
             on_run=lambda: progress.advance(task),
         )
         try:
-            alternatives, looks = _alternatives(scenario, path, options, evaluator)
+            alternatives, looks = _alternatives(scenario, path, options, evaluator, prices)
             plans = [
                 (labels, make_plan(point, find_goal(point, options.find, system), evaluator))
                 for labels, point in alternatives
             ]
-            best = max((plan for _, plan in plans), key=lambda plan: plan.merit)
+            plans.sort(key=lambda found: -found[1].merit(prices))
+            best = plans[0][1]
             beside = _beside(best, evaluator) if options.compare and best.answer else []
             findings = Findings(plans, looks, best, beside)
         except KeyboardInterrupt:
@@ -119,14 +121,14 @@ def _prepared(scenario: Scenario, options: Options) -> Scenario:
 
 
 def _alternatives(
-    scenario: Scenario, path: Path, options: Options, evaluator: Evaluator
+    scenario: Scenario, path: Path, options: Options, evaluator: Evaluator, prices: Prices
 ) -> tuple[list[Alternative], Looks]:
     """What is to be searched finely, and with --optimize what was coarsely only."""
     prepare = partial(_prepared, options=options)
     if options.trials is None:
         every = points(scenario, str(path))
         return [(labels, prepare(point)) for labels, point in every], Looks([], 0)
-    looks = look_around(scenario, prepare, options.find, evaluator, options.trials)
+    looks = look_around(scenario, prepare, options.find, evaluator, options.trials, prices)
     best, rest = looks.all[:FINALISTS], looks.all[FINALISTS:]
     return [(look.labels, look.scenario) for look in best], replace(looks, all=rest)
 

@@ -11,6 +11,7 @@ from sim.errors import UserError
 from sim.plan.evaluate import Evaluation, Evaluator, Verdict
 from sim.plan.goals import Goal, find_goal
 from sim.plan.plan import merit
+from sim.plan.prices import Prices
 from sim.plan.search import find_boundary
 from sim.scenario import Scenario
 from sim.scenario.deployed import build_config
@@ -58,6 +59,7 @@ def look_around(
     find: str,
     evaluator: Evaluator,
     num_trials: int,
+    prices: Prices,
 ) -> Looks:
     """Try so many combinations of the swept values; equal seeds of the scenario try the same.
 
@@ -85,7 +87,8 @@ def look_around(
             study.tell(trial, state=_state("FAIL"))
             continue
         point = prepare(point)
-        look = look_at(labels, point, find_goal(point, find, evaluator.system), evaluator, best)
+        goal = find_goal(point, find, evaluator.system)
+        look = look_at(labels, point, goal, evaluator, best, prices)
         looks[places] = look
         best = max(best, look.merit)
         _tell(study, trial, look)
@@ -146,7 +149,12 @@ def _state(name: str) -> Any:
 
 
 def look_at(
-    labels: dict[str, Any], scenario: Scenario, goal: Goal, evaluator: Evaluator, best: float
+    labels: dict[str, Any],
+    scenario: Scenario,
+    goal: Goal,
+    evaluator: Evaluator,
+    best: float,
+    prices: Prices,
 ) -> Look:
     """Search coarsely, unless a glance shows that it is worse than the best so far."""
     goal = replace(
@@ -161,7 +169,7 @@ def look_at(
         return (Verdict.KEPT if found.worst[1] <= 1 else Verdict.BROKEN), found
 
     def merit_at(place: int) -> float:
-        return merit(goal, goal.values[place], goal.apply(goal.values[place]))
+        return merit(goal, goal.values[place], goal.apply(goal.values[place]), prices)
 
     def at(place: int, found: Evaluation, *, is_kept: bool) -> Look:
         worth = merit_at(place) if is_kept else -float("inf")

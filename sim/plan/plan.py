@@ -8,6 +8,7 @@ from sim.errors import UserError
 from sim.plan.evaluate import RATIO, Evaluation, Evaluator
 from sim.plan.goals import Goal
 from sim.plan.limits import binding
+from sim.plan.prices import Prices, price_of
 from sim.plan.search import Boundary, find_boundary
 from sim.scenario import Scenario
 
@@ -32,12 +33,11 @@ class Plan:
         """GPUs of all replicas."""
         return num_gpus(self.scenario)
 
-    @property
-    def merit(self) -> float:
+    def merit(self, prices: Prices) -> float:
         """See `merit`; -inf without an answer."""
-        return (
-            -float("inf") if self.answer is None else merit(self.goal, self.answer, self.scenario)
-        )
+        if self.answer is None:
+            return -float("inf")
+        return merit(self.goal, self.answer, self.scenario, prices)
 
     @property
     def answer(self) -> float | None:
@@ -71,10 +71,11 @@ class Plan:
         cause = max(broken, key=lambda slo: float(broken[slo] or 0)) if " of " in name else name
         return f"{name} comes to {ratio:.3g} of its limit; {binding(row, cause)}"
 
-    def cost_per_million_tokens(self, gpu_price_per_hour: float) -> float | None:
-        """Output tokens, at the answer; None where nothing comes out."""
+    def cost_per_million_tokens(self, prices: Prices) -> float | None:
+        """Output tokens, at the answer; None where nothing comes out, or no price is known."""
         per_s = self.at_answer.interval("output_tokens_per_s")[0]
-        return gpu_price_per_hour * self.num_gpus / 3600 / per_s * 1e6 if per_s else None
+        cost = cost_per_hour(self.scenario, prices)
+        return None if cost is None or not per_s > 0 else cost / 3600 / per_s * 1e6
 
     @property
     def doubts(self) -> list[str]:
@@ -120,17 +121,33 @@ def num_gpus(scenario: Scenario) -> int:
     return scenario.deployment.tensor_parallel_size * scenario.replicas.count
 
 
-def merit(goal: Goal, value: float, scenario: Scenario) -> float:
-    """What alternatives are ranked by, more is better: most by a GPU, or least that is needed.
+def cost_per_hour(scenario: Scenario, prices: Prices) -> float | None:
+    """Of all GPUs; None where no price is known."""
+    price = price_of(prices, scenario.hardware)
+    return None if price is None else price * num_gpus(scenario)
 
-    scenario: as it is at the value.
+
+def merit(goal: Goal, value: float, scenario: Scenario, prices: Prices) -> float:
+    """What alternatives are ranked by, more is better; see `ranked_by`.
+
+    scenario: as it is at the value. prices: of the GPUs of all alternatives, or none.
     """
     gpus = num_gpus(scenario)
+    cost = cost_per_hour(scenario, prices) or gpus
     if goal.is_highest:
-        return value / gpus
+        return value / cost
     if goal.name == "replicas":
-        return float(-gpus)
+        return float(-cost)
     return float(-value * scenario.engine.block_size * gpus)
+
+
+def ranked_by(goal: Goal, prices: Prices) -> str:
+    """What `merit` is, in words."""
+    if goal.is_highest:
+        return f"{goal.unit} {'for the cost of an hour' if prices else 'a GPU'}"
+    if goal.name == "replicas":
+        return "the cost of an hour" if prices else "GPUs"
+    return "tokens that the pools of all GPUs hold"
 
 
 def make_plan(scenario: Scenario, goal: Goal, evaluator: Evaluator) -> Plan:

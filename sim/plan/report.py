@@ -9,8 +9,8 @@ from sim.plan.evaluate import Evaluation
 from sim.plan.flags import vllm_command
 from sim.plan.goals import Goal
 from sim.plan.optimize import RUNS, Look, Looks
-from sim.plan.plan import Plan, num_gpus
-from sim.plan.prices import Prices, price_of
+from sim.plan.plan import Plan, cost_per_hour, num_gpus, ranked_by
+from sim.plan.prices import Prices
 from sim.tables import number, print_table
 
 Beside = tuple[str, Evaluation]  # a setting as one writes it, and its runs
@@ -57,7 +57,8 @@ def as_data(findings: Findings, prices: Prices) -> dict[str, Any]:
             for look in looks.all
         ],
         "impossible": looks.num_impossible,
-        "best": _plan_data(best, prices),
+        "ranked_by": ranked_by(best.goal, prices),
+        "best": {"settings": plans[0][0], **_plan_data(best, prices)},
         "neighbours": [
             {"setting": name, "promise": found.worst[0], "used": _finite(found.worst[1])}
             for name, found in beside
@@ -72,8 +73,6 @@ def _finite(value: float) -> float | None:
 
 
 def _plan_data(plan: Plan, prices: Prices) -> dict[str, Any]:
-    price = price_of(prices, plan.scenario.hardware)
-    cost = None if price is None else plan.cost_per_million_tokens(price)
     broken = plan.boundary.broken
     return {
         "find": plan.goal.name,
@@ -89,7 +88,8 @@ def _plan_data(plan: Plan, prices: Prices) -> dict[str, Any]:
         "kept_share": plan.at_answer.interval("kept_share")[0],
         "seeds": len(plan.at_answer.rows),
         "constraint": plan.constraint,
-        "cost_per_million_output_tokens": cost,
+        "cost_per_hour": cost_per_hour(plan.scenario, prices),
+        "cost_per_million_output_tokens": plan.cost_per_million_tokens(prices),
     }
 
 
@@ -98,6 +98,8 @@ def print_findings(findings: Findings, prices: Prices) -> None:
     plans, looks, best, beside = findings
     if len(plans) > 1:
         print_table(_alternatives_table(plans, prices))
+        if best.answer is not None:
+            print(f"the best: {_settings(plans[0][0])}")
     if looks.all:
         print_table(_looks_table(looks.all, best.goal))
     if looks.num_impossible:
@@ -133,7 +135,10 @@ def _answer_lines(plan: Plan, prices: Prices) -> list[str]:
         f"{plan.at_answer.interval('kept_share')[0]:.1%} of the requests keep every limit"
     )
     if prices:
-        lines.append(f"{_cost(plan, prices)} per million output tokens")
+        lines.append(
+            f"{_cost(cost_per_hour(plan.scenario, prices))} an hour, "
+            f"{_cost(plan.cost_per_million_tokens(prices))} per million output tokens"
+        )
     return lines
 
 
@@ -176,11 +181,7 @@ def _neighbours_table(plan: Plan, beside: list[Beside]) -> Table:
     return table
 
 
-def _cost(plan: Plan, prices: Prices) -> str:
-    price = price_of(prices, plan.scenario.hardware)
-    if price is None or plan.answer is None:
-        return "-"
-    cost = plan.cost_per_million_tokens(price)
+def _cost(cost: float | None) -> str:
     return "-" if cost is None else f"{cost:.3g}"
 
 
@@ -188,21 +189,32 @@ def _a_gpu(plan: Plan, answer: float) -> str:
     return number(answer / plan.num_gpus) if plan.goal.is_highest else "-"
 
 
+def _goal_heading(goal: Goal) -> str:
+    return goal.name if goal.name == goal.unit else f"{goal.name}, {goal.unit}"
+
+
 def _alternatives_table(plans: list[tuple[dict[str, Any], Plan]], prices: Prices) -> Table:
     keys = list(plans[0][0])
     goal = plans[0][1].goal
     headings = [key.rpartition(".")[2] for key in keys]
-    costs = ["per million tokens"] if prices else []
-    table = _new_table(*headings, f"{goal.name}, {goal.unit}", "GPUs", "a GPU", *costs)
+    costs = ["an hour", "per million tokens"] if prices else []
+    title = f"alternatives, the best first by {ranked_by(goal, prices)}"
+    headings += [_goal_heading(goal), "GPUs", "a GPU", *costs]
+    table = _new_table(*headings, title=title)
     for labels, plan in plans:
         answer, gpus = plan.answer, plan.num_gpus
         cells = ["none", str(gpus), "-"]
         if answer is not None:
             cells = [number(answer), str(gpus), _a_gpu(plan, answer)]
         if prices:
-            cells.append(_cost(plan, prices))
+            cells.append(_cost(cost_per_hour(plan.scenario, prices)))
+            cells.append("-" if answer is None else _cost(plan.cost_per_million_tokens(prices)))
         table.add_row(*(str(labels[key]) for key in keys), *cells)
     return table
+
+
+def _settings(labels: dict[str, Any]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in labels.items())
 
 
 def _looks_table(looks: list[Look], goal: Goal) -> Table:
@@ -210,7 +222,7 @@ def _looks_table(looks: list[Look], goal: Goal) -> Table:
     keys = list(looks[0].labels)
     headings = [key.rpartition(".")[2] for key in keys]
     title = f"{len(looks)} more, tried coarsely ({RUNS} runs of few values)"
-    table = _new_table(*headings, f"{goal.name}, {goal.unit}", "GPUs", title=title)
+    table = _new_table(*headings, _goal_heading(goal), "GPUs", title=title)
     for look in looks:
         sign = "" if look.is_kept else "< " if goal.is_highest else "> "
         labels = (str(look.labels[key]) for key in keys)

@@ -13,8 +13,8 @@ from sim.errors import UserError
 from sim.plan.evaluate import RATIO, Evaluation, Evaluator, Verdict
 from sim.plan.goals import find_goal, with_replications
 from sim.plan.neighbours import neighbours
-from sim.plan.plan import make_plan
-from sim.plan.prices import parse_prices, price_of
+from sim.plan.plan import make_plan, merit
+from sim.plan.prices import parse_prices, price_of, refuse_unpriced
 from sim.plan.search import find_boundary
 from sim.plan.slo import Promises, Slo, parse_slos, seconds
 from sim.scenario.deployed import build_config
@@ -408,9 +408,38 @@ def test_prices_are_of_gpus_there_are():
     prices = parse_prices("h100-80gb=3, a100-80gb=1.5")
     assert (price_of(prices, "h100-80gb"), price_of(prices, "l4")) == (3, None)
     assert price_of(parse_prices("2"), "l4") == 2
-    for text in ("h100=3", "a100-80gb=much", "-1"):
-        with pytest.raises(UserError, match="got"):
+    for text in ("h100=3", "a100-80gb=much", "-1", "", "0", "2,", "l4=1,l4=2", "1,2"):
+        with pytest.raises(UserError, match=r"^--gpu-price: "):
             parse_prices(text)
+    refuse_unpriced({}, ["l4"])
+    refuse_unpriced(prices, ["h100-80gb", "a100-80gb"])
+    with pytest.raises(UserError, match="--gpu-price: got none of l4, expected one of each"):
+        refuse_unpriced(prices, ["h100-80gb", "l4"])
+
+
+def test_alternatives_are_ranked_by_what_they_cost_where_that_is_known(new_scenario):
+    """Rates and counts by hand: one dear GPU against two cheap ones."""
+    dear = new_scenario(hardware="h100-80gb")
+    cheap = new_scenario(hardware="l40s", replicas={"count": 2})
+    prices = {"h100-80gb": 30.0, "l40s": 1.0}
+    for find, dear_value, cheap_value in (("rate", 20, 10), ("replicas", 1, 2)):
+        goal = find_goal(dear, find, "default")
+        by_gpus = [merit(goal, dear_value, dear, {}), merit(goal, cheap_value, cheap, {})]
+        by_cost = [merit(goal, dear_value, dear, prices), merit(goal, cheap_value, cheap, prices)]
+        assert by_gpus[0] > by_gpus[1], find
+        assert by_cost[0] < by_cost[1], find
+
+
+def test_the_best_alternative_comes_first_and_is_named(kvsim):
+    """Steps of 20 ms serve half of what those of 10 ms do."""
+    values = ("--set", "latency.step_time_s=0.02,0.01", "--gpu-price", "2")
+    done = kvsim("plan", "small.yaml", *SLO, *FAST, *values, "--no-neighbours", "--quiet")
+    assert done.returncode == 0, done.stderr
+    title, _, first, second, *rest = done.stdout.splitlines()
+    assert title.strip() == ("alternatives, the best first by requests/s for the cost of an hour")
+    assert first.split()[0] == "0.01"
+    assert second.split()[0] == "0.02"
+    assert "the best: latency.step_time_s=0.01" in rest
 
 
 def test_traces_are_replicated_by_their_stretches(new_scenario, tmp_path):

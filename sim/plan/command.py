@@ -103,10 +103,6 @@ def plan_scenario(path: Path, settings: list[str], options: Options) -> None:
     if not options.quiet:
         for line in assumptions(best.scenario)[1:]:
             print(line, file=sys.stderr)
-        for doubt in best.doubts:
-            print(
-                f"warning: {doubt}; more workload.requests may change the answer", file=sys.stderr
-            )
         print(f"written to {folder}", file=sys.stderr)
     if best.answer is None:
         raise UserError(unreachable(best))

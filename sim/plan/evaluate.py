@@ -21,7 +21,7 @@ from sim.sources import build_workload
 from sim.steady import FEWEST_COUNTED, Warmup, measure, start_of, stop_of
 from sim.sweep.run import Runner
 from sim.sweep.store import Store, key_of
-from workloads import ClosedLoop
+from workloads import ClosedLoop, Workload
 
 RATIO = "ratio "  # before the name of a promise, of the columns that say how far it is used up
 
@@ -42,7 +42,8 @@ class Verdict(Enum):
 class Evaluation:
     """A configuration after some runs.
 
-    rows: of each seed the metrics of `measure`, `kept_share`, and a ratio for each promise.
+    rows: of each seed the metrics of `measure`, `kept_share`, a ratio for each promise, and
+        `steady`: whether enough requests end while others come.
     """
 
     rows: tuple[Row, ...]
@@ -63,14 +64,20 @@ class Evaluation:
     def verdict(self, confidence: float) -> Verdict:
         """Kept if the whole interval of each ratio is up to 1; broken if one's is above it.
 
-        confidence: of each interval.
+        Nothing is shown to be kept by runs that are over before they are steady: a load that could
+        not be served for long keeps its promises for a moment. confidence: of each interval.
         """
         intervals = [self._interval(RATIO + name, confidence) for name in self.names]
         if any(mean - width > 1 or np.isinf(mean) for mean, width in intervals):
             return Verdict.BROKEN
-        if all(mean + width <= 1 for mean, width in intervals):
+        if self.is_steady and all(mean + width <= 1 for mean, width in intervals):
             return Verdict.KEPT
         return Verdict.UNSURE
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether enough requests end while others come, in every run."""
+        return all(row["steady"] for row in self.rows)
 
     @property
     def is_far(self) -> bool:
@@ -104,8 +111,11 @@ class Evaluator:
     def glance(self, scenario: Scenario) -> tuple[Verdict, Evaluation]:
         """With two seeds, where both are far from the limit on one side; else UNSURE."""
         (found,) = self.evaluate_all([scenario], _AT_A_GLANCE)
-        verdict = Verdict.KEPT if found.worst[1] < 1 else Verdict.BROKEN
-        return (verdict if found.is_far else Verdict.UNSURE), found
+        if not found.is_far:
+            return Verdict.UNSURE, found
+        if found.worst[1] >= 1:
+            return Verdict.BROKEN, found
+        return (Verdict.KEPT if found.is_steady else Verdict.UNSURE), found
 
     def judge(self, scenario: Scenario) -> tuple[Verdict, Evaluation]:
         """With as many seeds as it takes to be sure, from the first number on.
@@ -119,7 +129,7 @@ class Evaluator:
         for num in looks:
             (found,) = self.evaluate_all([scenario], num)
             verdict = found.verdict(confidence)
-            if verdict is not Verdict.UNSURE:
+            if verdict is not Verdict.UNSURE or not found.is_steady:
                 break
         return verdict, found
 
@@ -170,10 +180,21 @@ def _row(warmup: Warmup, promises: Promises, job: Job) -> Row:
         **measure(records, warmup),
         **{f"broken {slo}": share for slo, share in promises.broken(loaded, alone).items()},
         "load_rise": _rise(records, start_ns),
+        "steady": int(_is_steady(records, workload, start_ns)),
         **causes,
         "kept_share": promises.kept(loaded, alone),
         **{RATIO + name: ratio for name, ratio in ratios.items()},
     }
+
+
+def _is_steady(records: Records, workload: Workload, start_ns: int) -> bool:
+    """Whether ten requests end while others come; requests that all come at once need not."""
+    if workload.arrival_ns is not None and not workload.arrival_ns.any():
+        return True
+    is_ended = records.requests["finished_ns"].between(
+        start_ns, stop_of(records), inclusive="right"
+    )
+    return int(is_ended.fillna(False).sum()) >= FEWEST_COUNTED
 
 
 def _rise(records: Records, start_ns: int) -> float:

@@ -166,7 +166,9 @@ def look_at(
 
     def judge(place: int) -> tuple[Verdict, Evaluation]:
         (found,) = evaluator.evaluate_all([goal.apply(goal.values[place])], RUNS)
-        return (Verdict.KEPT if found.worst[1] <= 1 else Verdict.BROKEN), found
+        if found.worst[1] > 1:
+            return Verdict.BROKEN, found
+        return (Verdict.KEPT if found.is_steady else Verdict.UNSURE), found
 
     def merit_at(place: int) -> float:
         return merit(goal, goal.values[place], goal.apply(goal.values[place]), prices)

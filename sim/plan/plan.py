@@ -78,11 +78,19 @@ class Plan:
         return None if cost is None or not per_s > 0 else cost / 3600 / per_s * 1e6
 
     @property
+    def _ends_unsteady(self) -> bool:
+        """Whether next to the answer it is the length of the runs that does not tell."""
+        beyond = [place for place in self.boundary.tried if place > (self.boundary.kept or 0)]
+        return bool(beyond) and not self.boundary.tried[min(beyond)].is_steady
+
+    @property
     def doubts(self) -> list[str]:
-        """Why the runs at the answer may not be steady, in words."""
+        """Why another answer may be the right one, in words; none without an answer."""
+        if self.answer is None:
+            return []
         rows, found = self.at_answer.rows, []
-        if all(row["measured_s"] == row["span_s"] for row in rows):
-            found.append("too few requests end while others come, so whole runs count")
+        if self._ends_unsteady:
+            found.append("beyond the answer runs are over before they are steady")
         if all(
             float(row["warmup_s"] or 0) > _LONG_WARMUP * float(row["measured_s"] or 0)
             for row in rows
@@ -91,7 +99,7 @@ class Plan:
         rise = self.at_answer.interval("load_rise")[0] - 1
         if rise > _MUCH_RISE:
             found.append(f"the load still rises, by {rise:.0%} from one half to the other")
-        return found
+        return [f"{doubt}; more workload.requests may change the answer" for doubt in found]
 
     def curve(self) -> pd.DataFrame:
         """A row for each run: the value, the seed, metrics, and a ratio for each promise."""

@@ -11,6 +11,7 @@ from sim.plan.goals import Goal
 from sim.plan.optimize import RUNS, Look, Looks
 from sim.plan.plan import Plan, cost_per_hour, num_gpus, ranked_by
 from sim.plan.prices import Prices
+from sim.steady import FEWEST_COUNTED
 from sim.tables import number, print_table
 
 Beside = tuple[str, Evaluation]  # a setting as one writes it, and its runs
@@ -34,6 +35,12 @@ def unreachable(plan: Plan) -> str:
     goal = plan.goal
     name, ratio = plan.at_answer.worst
     place = min(plan.boundary.tried)
+    if ratio <= 1 and not plan.at_answer.is_steady:
+        return (
+            f"no answer: even at {goal.words(place)} fewer than {FEWEST_COUNTED} of "
+            f"{plan.at_answer.rows[0]['requests']} requests end while others come, so no run is "
+            "steady; expected more workload.requests"
+        )
     return (
         f"no {goal.name} keeps {name}: even at {goal.words(place)} it comes to {ratio:.3g} of its "
         f"limit, mean of {len(plan.at_answer.rows)} runs"
@@ -58,6 +65,7 @@ def as_data(findings: Findings, prices: Prices) -> dict[str, Any]:
         ],
         "impossible": looks.num_impossible,
         "ranked_by": ranked_by(best.goal, prices),
+        "warnings": best.doubts,
         "best": {"settings": plans[0][0], **_plan_data(best, prices)},
         "neighbours": [
             {"setting": name, "promise": found.worst[0], "used": _finite(found.worst[1])}
@@ -108,6 +116,8 @@ def print_findings(findings: Findings, prices: Prices) -> None:
         return
     for line in _answer_lines(best, prices):
         print(line)
+    for doubt in best.doubts:
+        print(f"warning: {doubt}")
     print()
     print_table(_promises_table(best))
     if beside:

@@ -147,12 +147,17 @@ def test_the_boundary_is_the_one_of_all_places(seed):
 
 def test_a_verdict_is_that_of_the_widest_interval():
     """Mean 0.9, deviation 0.1: the half-width with 4 runs is 3.18 x 0.1 / 2 = 0.159."""
-    rows = tuple({RATIO + "x": value} for value in 0.9 + 0.1 * np.array([-1, 1, -1, 1]) * 0.75**0.5)
+    rows = tuple(
+        {RATIO + "x": value, "steady": 1}
+        for value in 0.9 + 0.1 * np.array([-1, 1, -1, 1]) * 0.75**0.5
+    )
     found = Evaluation(rows, ("x",))
     assert found.interval(RATIO + "x") == (pytest.approx(0.9), pytest.approx(0.159, abs=1e-3))
     assert found.verdict(0.95) is Verdict.UNSURE
     assert found.verdict(0.5) is Verdict.KEPT
     assert Evaluation(rows[:1], ("x",)).verdict(0.95) is Verdict.UNSURE
+    unsteady = Evaluation(tuple(row | {"steady": 0} for row in rows), ("x",))
+    assert unsteady.verdict(0.5) is Verdict.UNSURE
     lost = Evaluation(({RATIO + "x": math.inf}, {RATIO + "x": 0.5}), ("x",))
     assert lost.verdict(0.99) is Verdict.BROKEN
 
@@ -298,7 +303,8 @@ def test_json_has_what_is_printed(kvsim):
 
 def test_fewest_blocks_are_found(kvsim):
     """A request of 8 + 4 tokens takes one block of 16; one at a time comes, each 100 ms."""
-    done = kvsim("plan", "small.yaml", *SLO, "--find", "num_blocks", "--no-neighbours", "--json")
+    args = ("--find", "num_blocks", "--set", "workload.requests=40", "--no-neighbours", "--json")
+    done = kvsim("plan", "small.yaml", *SLO, *args)
     assert json.loads(done.stdout)["best"]["answer"] == 1
 
 
@@ -375,6 +381,36 @@ def test_load_that_still_rises_is_a_doubt(new_scenario, tmp_path):
     assert doubt.startswith("the load still rises, by ")
     steady = queue(new_scenario, 1, requests=1000)
     assert planned(steady, "e2e_mean<9s", tmp_path, find="num_blocks").doubts == []
+
+
+BURST = ("--set", "workload.arrivals={poisson: {rate: 20}}", "--set", "workload.requests=100")
+
+
+def test_a_burst_that_is_over_at_once_shows_no_rate(kvsim):
+    """A request takes 40 ms. Of 100 ten end before the last comes if 90 come in that time, 2250 a
+    second; beyond, a promise of a second is kept for as long as the burst lasts."""
+    args = ("--slo", "ttft_p99<1s", *BURST, "--no-neighbours")
+    done = kvsim("plan", "small.yaml", *args, "--json", "--quiet")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["best"]["answer"] < 3500  # gaps are random
+    (warning,) = [line for line in found["warnings"] if "beyond the answer" in line]
+    assert f"warning: {warning}" in kvsim("plan", "small.yaml", *args, "--quiet").stdout
+
+
+def test_without_a_steady_run_there_is_no_answer(kvsim):
+    args = (*BURST, "--find", "replicas", "--rate", "1e5", "--quiet")
+    done = kvsim("plan", "small.yaml", "--slo", "ttft_p99<1s", *args)
+    assert done.returncode == 2
+    assert "no answer: even at 256 replicas fewer than 10 of 100 requests end" in done.stderr
+
+
+def test_requests_that_all_come_at_once_need_no_steady_run(new_scenario, tmp_path):
+    """Five of 40 ms each in one batch."""
+    trace = tmp_path / "t.csv"
+    trace.write_text("arrival_s,prompt_tokens,output_tokens\n" + "0,8,4\n" * 5)
+    scenario = new_scenario(workload={"trace": str(trace)})
+    assert planned(scenario, "e2e_p99<1s", tmp_path, find="replicas").answer == 1
 
 
 def test_settings_of_a_system_win_over_those_of_all(new_scenario):

@@ -1,31 +1,25 @@
 """What `kvsim plan` does: search, print the answer and what it rests on, keep the curve."""
 
-import json
 import sys
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 from sim.errors import InterruptedRun, UserError
 from sim.parallel import Backend
+from sim.plan.data import Data, as_data, as_json, whole_plan
 from sim.plan.evaluate import Evaluator
+from sim.plan.findings import NEIGHBOUR_SEEDS, Beside, Findings, Labels
 from sim.plan.goals import at_rate, find_goal, refuse_searched, with_replications
 from sim.plan.neighbours import neighbours
 from sim.plan.optimize import FINALISTS, Looks, look_around
 from sim.plan.plan import Plan, make_plan, which_system
 from sim.plan.prices import Prices, parse_prices, refuse_unpriced
-from sim.plan.report import (
-    NEIGHBOUR_SEEDS,
-    Beside,
-    Findings,
-    as_data,
-    print_findings,
-    unreachable,
-)
+from sim.plan.report import print_findings
 from sim.plan.slo import Promises, parse_slos
+from sim.plan.words import unreachable
 from sim.progress import progress_bar
 from sim.run_command import assumptions
 from sim.scenario import Scenario
@@ -35,7 +29,7 @@ from sim.sweep.points import load_swept, parse_share
 from sim.sweep.store import Store
 from sim.whole_file import whole_file
 
-Alternative = tuple[dict[str, Any], Scenario]  # the values that make it one, by key path
+Alternative = tuple[Labels, Scenario]
 
 
 @dataclass(frozen=True)
@@ -56,6 +50,12 @@ class Options:
     out: Path
     as_json: bool
     quiet: bool
+
+    def decisive(self, scenario: Path, settings: list[str]) -> Data:
+        """Those that decide what is found, and what they are about, as plain data."""
+        no_part = ("backend", "out", "as_json", "quiet")
+        decisive = {name: value for name, value in vars(self).items() if name not in no_part}
+        return {"scenario": str(scenario), "set": settings, **decisive}
 
 
 def plan_scenario(path: Path, settings: list[str], options: Options) -> None:
@@ -91,19 +91,19 @@ def plan_scenario(path: Path, settings: list[str], options: Options) -> None:
             plans.sort(key=lambda found: -found[1].merit(prices))
             best = plans[0][1]
             beside = _beside(best, evaluator) if options.compare and best.answer else []
-            findings = Findings(plans, looks, best, beside)
+            findings = Findings(plans, looks, beside, prices)
         except KeyboardInterrupt:
             kept = f"runs are kept in {folder / 'results'}, the same command goes on"
             raise InterruptedRun(f"interrupted; {kept}") from None
-    _write(folder, plans, best)
+    only = {system: best.scenario.systems[system]}
+    notes = assumptions(best.scenario.model_copy(update={"systems": only}))[1:]
+    _write(folder, findings, whole_plan(findings, options.decisive(path, settings), notes))
     if options.as_json:
-        print(json.dumps(as_data(findings, prices), indent=1))
+        print(as_json(as_data(findings)))
     else:
-        print_findings(findings, prices)
+        print_findings(findings)
     if not options.quiet:
-        for line in assumptions(best.scenario)[1:]:
-            print(line, file=sys.stderr)
-        print(f"written to {folder}", file=sys.stderr)
+        print(*notes, f"written to {folder}", sep="\n", file=sys.stderr)
     if best.answer is None:
         raise UserError(unreachable(best))
 
@@ -136,20 +136,25 @@ def _beside(best: Plan, evaluator: Evaluator) -> list[Beside]:
     return list(zip(["the answer", *around], found, strict=True))
 
 
-def _write(folder: Path, plans: list[tuple[dict[str, Any], Plan]], best: Plan) -> None:
+def _write(folder: Path, findings: Findings, whole: Data) -> None:
     from sim.plan.figure import curve  # matplotlib, slow to import
     from sim.plots.style import save
 
+    best = findings.best
     with whole_file(folder / "curve.csv") as path:
-        _curves(plans).to_csv(path, index=False)
+        _curves(findings.plans).to_csv(path, index=False)
     with whole_file(folder / "curve.png") as path:
         save(curve(best), path)
-    if best.answer is not None:
+    if best.answer is None:
+        (folder / "answer.yaml").unlink(missing_ok=True)  # of an earlier plan
+    else:
         with whole_file(folder / "answer.yaml") as path:
             path.write_text(dump_scenario(best.scenario), "utf-8")
+    with whole_file(folder / "plan.json") as path:
+        path.write_text(as_json(whole) + "\n", "utf-8")
 
 
-def _curves(plans: list[tuple[dict[str, Any], Plan]]) -> pd.DataFrame:
+def _curves(plans: list[tuple[Labels, Plan]]) -> pd.DataFrame:
     """The curves of all, with what was compared before each row."""
     curves = []
     for labels, plan in plans:

@@ -61,6 +61,19 @@ class Evaluation:
         width = half_width(values, confidence)
         return mean, np.nan if width is None else width
 
+    def less(self, other: "Evaluation", metric: str) -> tuple[float, float]:
+        """Mean difference to another under the same seeds, and half-width of its 95 % interval.
+
+        Both nan where one is infinite.
+        """
+        pairs = zip(self.rows, other.rows, strict=True)
+        values = np.array([[one[metric], two[metric]] for one, two in pairs], dtype=np.float64)
+        if not np.isfinite(values).all():
+            return np.nan, np.nan
+        differences = values[:, 0] - values[:, 1]
+        width = half_width(differences, 0.95)
+        return float(differences.mean()), np.nan if width is None else width
+
     def verdict(self, confidence: float) -> Verdict:
         """Kept if the whole interval of each ratio is up to 1; broken if one's is above it.
 
@@ -78,6 +91,16 @@ class Evaluation:
     def is_steady(self) -> bool:
         """Whether enough requests end while others come, in every run."""
         return all(row["steady"] for row in self.rows)
+
+    @property
+    def num_requests(self) -> int:
+        """That are counted, of all runs."""
+        return sum(int(row["requests"] or 0) for row in self.rows)
+
+    @property
+    def num_refused(self) -> int:
+        """Of `num_requests`."""
+        return sum(int(row["refused"] or 0) for row in self.rows)
 
     @property
     def is_far(self) -> bool:

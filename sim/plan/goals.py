@@ -5,7 +5,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from sim.errors import UserError
-from sim.scenario import Scenario
+from sim.scenario import ConstantSpec, FittedSpec, LinearSpec, Scenario
+from sim.scenario.deployed import build_kv_size
+from sim.scenario.engine import engine_config
 from sim.scenario.file import with_settings
 from sim.sources import build_workload
 
@@ -30,7 +32,7 @@ class Goal:
     is_highest: whether the highest value that keeps the promises is wanted, else the lowest.
     values: from the one that keeps them most easily on. start: a place among them. stride: of the
         first steps away from it.
-    apply: the scenario with one of the values.
+    apply: the scenario with one of the values. first: of the first value, why there is none before.
     """
 
     name: str
@@ -40,6 +42,21 @@ class Goal:
     start: int
     stride: int
     apply: Callable[[float], Scenario]
+    first: str = ""
+
+    @property
+    def noun(self) -> str:
+        """What it is in a sentence."""
+        return self.name if self.is_highest else f"number of {self.unit}"
+
+    @property
+    def heading(self) -> str:
+        """Of a column or an axis."""
+        return self.name if self.name == self.unit else f"{self.name}, {self.unit}"
+
+    def plain(self, value: float) -> float:
+        """A whole number but for rates."""
+        return value if self.name == "rate" else int(value)
 
     def words(self, place: int) -> str:
         """A value with its unit."""
@@ -159,7 +176,8 @@ def _concurrency_goal(scenario: Scenario) -> Goal:
 def _blocks_goal(scenario: Scenario, system: str) -> Goal:
     key = ("systems", system, "num_blocks")
     now = scenario.engine_settings(system)["num_blocks"]
-    values = tuple(reversed(_integers(1, _MOST_BLOCKS)))
+    most = _most_blocks(scenario, system)
+    values = tuple(reversed(_integers(1, most or _MOST_BLOCKS)))
     return Goal(
         name="num_blocks",
         unit="blocks",
@@ -168,7 +186,18 @@ def _blocks_goal(scenario: Scenario, system: str) -> Goal:
         start=_nearest(values, now if isinstance(now, int) else 4096),
         stride=35,
         apply=lambda blocks: with_settings(scenario, {key: int(blocks)}),
+        first=", all that the GPU holds," if most else "",
     )
+
+
+def _most_blocks(scenario: Scenario, system: str) -> int | None:
+    """What a GPU has room for; None where step times are of no GPU in particular."""
+    if isinstance(scenario.latency, ConstantSpec | LinearSpec | FittedSpec):
+        return None
+    # The longest request decides no room; a pool too small for it is not what is asked here.
+    least = engine_config({**scenario.engine_settings(system), "num_blocks": 1}).block_size
+    auto = {("systems", system, "num_blocks"): "auto", "engine.max_model_len": least}
+    return build_kv_size(with_settings(scenario, auto), system).num_blocks
 
 
 def _replicas_goal(scenario: Scenario) -> Goal:
@@ -196,7 +225,9 @@ def _row(low: float, high: float) -> tuple[float, ...]:
 
 
 def _integers(low: int, high: int) -> tuple[float, ...]:
-    return tuple(dict.fromkeys(float(round(value)) for value in _row(low, high + 1)))
+    """From one to the other, both included."""
+    values = (float(round(value)) for value in _row(low, high + 1))
+    return tuple(dict.fromkeys([*(value for value in values if value < high), float(high)]))
 
 
 def _nearest(values: tuple[float, ...], value: float) -> int:

@@ -11,6 +11,8 @@ from sim.plan.limits import binding
 from sim.plan.prices import Prices, price_of
 from sim.plan.search import Boundary, find_boundary
 from sim.scenario import Scenario
+from sim.simulate import serve
+from sim.sources import build_workload
 
 _LONG_WARMUP = 0.9  # of what is measured after it; the rule takes half of a run at most
 _MUCH_RISE = 0.1
@@ -32,6 +34,12 @@ class Plan:
     def num_gpus(self) -> int:
         """GPUs of all replicas."""
         return num_gpus(self.scenario)
+
+    @property
+    def first_refusal(self) -> str | None:
+        """Why the first request is refused, found by one more run; None: none is."""
+        workload = build_workload(self.scenario)
+        return serve(self.scenario, self.system, workload).first_refusal
 
     def merit(self, prices: Prices) -> float:
         """See `merit`; -inf without an answer."""
@@ -62,11 +70,10 @@ class Plan:
         if self.beyond is None:
             return "none of the values that were tried breaks a promise"
         name, ratio = self.beyond.worst
-        row = self.beyond.rows[0]
-        if row["refused"]:
-            return (
-                f"{row['refused']} of {row['requests']} requests are refused, which breaks {name}"
-            )
+        row, refused = self.beyond.rows[0], self.beyond.num_refused
+        if refused:
+            num_requests = self.beyond.num_requests
+            return f"{refused} of {num_requests} requests are refused, which breaks {name}"
         broken = {key[7:]: value for key, value in row.items() if key.startswith("broken ")}
         cause = max(broken, key=lambda slo: float(broken[slo] or 0)) if " of " in name else name
         return f"{name} comes to {ratio:.3g} of its limit; {binding(row, cause)}"
@@ -110,6 +117,16 @@ class Plan:
         ]
         return pd.DataFrame(rows)
 
+    @property
+    def is_closed_loop(self) -> bool:
+        """Whether the throughput is up to the system, not to the load."""
+        arrivals = self.scenario.workload.arrivals
+        return arrivals is not None and arrivals.closed_loop is not None
+
+    def difference(self, one: Evaluation, other: Evaluation, name: str) -> tuple[float, float]:
+        """By how much more of a promise is used up under the same seeds, and the half-width."""
+        return one.less(other, RATIO + name)
+
     def value(self, evaluation: Evaluation, name: str) -> tuple[float, float]:
         """How far a promise is used up, and the half-width of the interval of that."""
         return evaluation.interval(RATIO + name)
@@ -120,7 +137,8 @@ def which_system(scenario: Scenario, name: str | None) -> str:
     if name is None and len(scenario.systems) == 1:
         return next(iter(scenario.systems))
     if name not in scenario.systems:
-        raise UserError(f"system: got {name}, expected one of {', '.join(scenario.systems)}")
+        got = "none" if name is None else repr(name)
+        raise UserError(f"--system: got {got}, expected one of {', '.join(scenario.systems)}")
     return name
 
 

@@ -18,6 +18,7 @@ from sim.plan.prices import parse_prices, price_of, refuse_unpriced
 from sim.plan.search import find_boundary
 from sim.plan.slo import Promises, Slo, parse_slos, seconds
 from sim.scenario.deployed import build_config
+from sim.scenario.file import with_settings
 from sim.steady import Warmup
 from sim.sweep.store import Store
 
@@ -143,6 +144,14 @@ def test_the_boundary_is_the_one_of_all_places(seed):
     assert found.kept == (kept if kept >= 0 else None)
     assert found.broken == (broken if broken < num else None)
     assert len(asked) == len(set(asked)) <= 45
+
+
+def test_neighbours_are_compared_under_the_same_seeds():
+    """Differences 1 and 3: mean 2, half-width 12.7 x 1.414 / sqrt(2)."""
+    one, other = (Evaluation(({"m": a}, {"m": b}), ()) for a, b in ((5, 9), (4, 6)))
+    assert one.less(other, "m") == (2.0, pytest.approx(12.706, abs=1e-3))
+    lost = Evaluation(({"m": math.inf}, {"m": 1}), ())
+    assert all(map(math.isnan, lost.less(other, "m")))
 
 
 def test_a_verdict_is_that_of_the_widest_interval():
@@ -288,6 +297,43 @@ def test_answer_flags_and_files(kvsim):
     assert run.returncode == 0, run.stderr
 
 
+def test_plan_json_has_all_that_was_found_as_valid_json(kvsim):
+    """In the folder what --json prints, in words too, and what it rests on. A pool of one block
+    holds no prompt of 20 tokens: all are refused, which are infinities; it was NaN in JSON."""
+    blocks = ("--set", "engine.num_blocks=1,64", "--set", "workload.prompts.unique=20")
+    args = (*SLO, *FAST, *blocks, "--find", "replicas", "--no-neighbours", "--quiet")
+    done = kvsim("plan", "small.yaml", *args, "--json")
+    assert done.returncode == 0, done.stderr
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(constant)
+
+    printed = json.loads(done.stdout, parse_constant=refuse)
+    kept = json.loads((kvsim.folder / "plans/small/plan.json").read_text(), parse_constant=refuse)
+    assert {key: kept[key] for key in printed} == printed
+    assert set(kept) - set(printed) == {"versions", "code", "options", "words", "notes"}
+    assert kept["options"]["find"] == "replicas"
+    assert kept["options"]["set"][-2:] == [*blocks[1::2]]
+    best = printed["best"]
+    assert type(best["answer"]) is int  # a count, not 1.0
+    assert best["settings"] == {"engine.num_blocks": 64}
+    assert printed["alternatives"][1]["output_tokens_per_s"] is None
+    words = kvsim("plan", "small.yaml", *args).stdout
+    assert "\n".join(kept["words"]) in words
+
+
+def test_without_an_answer_the_one_before_goes(kvsim):
+    """Else answer.yaml stands beside a plan that is not its own."""
+    args = (*FAST, "--find", "replicas", "--no-neighbours", "--quiet")
+    assert kvsim("plan", "small.yaml", *SLO, *args).returncode == 0
+    assert (kvsim.folder / "plans/small/answer.yaml").exists()
+    assert kvsim("plan", "small.yaml", "--slo", "ttft_p99<1ms", *args).returncode == 2
+    assert not (kvsim.folder / "plans/small/answer.yaml").exists()
+    kept = json.loads((kvsim.folder / "plans/small/plan.json").read_text())
+    assert kept["best"]["answer"] is None
+    assert kept["words"][0].startswith("no number of replicas keeps")
+
+
 @pytest.mark.slow
 def test_json_has_what_is_printed(kvsim):
     done = kvsim("plan", "small.yaml", *SLO, *FAST, "--json", "--quiet")
@@ -325,7 +371,7 @@ def test_alternatives_are_compared(kvsim):
         ((*SLO, "--rate", "3"), "--rate: got one with --find rate, expected none"),
         pytest.param(
             (*SLO, "--find", "num_blocks", "--rate", "1e5", "--set", "workload.requests=4000"),
-            "no num_blocks keeps ttft_p99<1s: even at ",
+            "no number of blocks keeps ttft_p99<1s: even at ",
             marks=pytest.mark.slow,
         ),
         (
@@ -351,7 +397,7 @@ def test_alternatives_are_compared(kvsim):
             ),
             "got windows, expected one of constant, poisson",
         ),
-        ((*SLO, "--set", "systems={a: {}, b: {}}"), "system: got None, expected one of a, b"),
+        ((*SLO, "--set", "systems={a: {}, b: {}}"), "--system: got none, expected one of a, b"),
         ((*SLO, "--attainment", "2"), "--attainment: got '2', expected a share"),
     ],
 )
@@ -381,6 +427,44 @@ def test_load_that_still_rises_is_a_doubt(new_scenario, tmp_path):
     assert doubt.startswith("the load still rises, by ")
     steady = queue(new_scenario, 1, requests=1000)
     assert planned(steady, "e2e_mean<9s", tmp_path, find="num_blocks").doubts == []
+
+
+def test_no_more_blocks_are_searched_than_the_gpu_holds(new_scenario):
+    """An RTX 4090 has 24 GB beside none of which 4,000,000 blocks fit; nor do 4096 tokens more
+    or less in the longest request make room."""
+    gpu = new_scenario(latency="roofline", hardware="rtx-4090", engine={"num_blocks": "auto"})
+    most = build_config(gpu, "default").num_blocks
+    longer = with_settings(gpu, {"engine.num_blocks": 9, "engine.max_model_len": 8000})
+    assert find_goal(longer, "num_blocks", "default").values[0] == most
+    assert find_goal(new_scenario(), "num_blocks", "default").values[0] == 4_000_000
+
+
+def test_refused_requests_and_the_least_there_is_are_said(kvsim):
+    args = (*SLO, *FAST, "--no-neighbours", "--quiet")
+    small = ("--set", "engine.num_blocks=1", "--set", "workload.prompts.unique=20")
+    done = kvsim("plan", "small.yaml", *args, *small)
+    assert done.returncode == 2
+    assert "requests are refused, the first: request 0: 20 prompt" in done.stderr
+    assert len(done.stderr.splitlines()) == 1  # no warnings of a figure without lines
+    least = kvsim("plan", "small.yaml", *args, "--find", "replicas")
+    assert least.stdout.startswith(
+        "lowest number of replicas that keeps every promise: 1 replica\nit is the least there is\n"
+    )
+    several = kvsim("plan", "small.yaml", *args, "--find", "replicas", "--rate", "150").stdout
+    count = re.search(r"promise: (\d+) replicas", several)[1]
+    assert f"as options of vLLM, of each of {count} replicas behind a router (round-robin):" in (
+        several
+    )
+
+
+def test_only_the_pool_of_the_planned_system_is_noted(kvsim):
+    gpu = ("--set", "latency=roofline", "--set", "engine.num_blocks=auto")
+    systems = ("--set", "systems={a: {}, b: {block_size: 32}}", "--system", "a")
+    args = ("--find", "replicas", "--set", "workload.requests=40", "--no-neighbours")
+    done = kvsim("plan", "small.yaml", *SLO, *gpu, *systems, *args)
+    assert done.returncode == 0, done.stderr
+    assert "a: GPU KV cache size" in done.stderr
+    assert "b" not in [line[0] for line in done.stderr.splitlines()]
 
 
 BURST = ("--set", "workload.arrivals={poisson: {rate: 20}}", "--set", "workload.requests=100")

@@ -1,7 +1,7 @@
 """What `kvsim plan` does: search, print the answer and what it rests on, keep the curve."""
 
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -9,12 +9,13 @@ import pandas as pd
 
 from sim.errors import InterruptedRun, UserError
 from sim.parallel import Backend
+from sim.plan.alternatives import Alternative, all_ready
 from sim.plan.data import Data, as_data, as_json, whole_plan
 from sim.plan.evaluate import Evaluator
-from sim.plan.findings import NEIGHBOUR_SEEDS, Beside, Findings, Labels
+from sim.plan.findings import NEIGHBOUR_SEEDS, Beside, Findings, Impossible, Labels, Look
 from sim.plan.goals import at_rate, find_goal, refuse_searched, with_replications
 from sim.plan.neighbours import neighbours
-from sim.plan.optimize import FINALISTS, Looks, look_around
+from sim.plan.optimize import FINALISTS, look_around
 from sim.plan.plan import Plan, make_plan, which_system
 from sim.plan.prices import Prices, parse_prices, refuse_unpriced
 from sim.plan.report import print_findings
@@ -23,13 +24,11 @@ from sim.plan.words import unreachable
 from sim.progress import progress_bar
 from sim.run_command import assumptions
 from sim.scenario import Scenario
-from sim.scenario.file import dump_scenario, points
+from sim.scenario.file import dump_scenario
 from sim.steady import Warmup
 from sim.sweep.points import load_swept, parse_share
 from sim.sweep.store import Store
 from sim.whole_file import whole_file
-
-Alternative = tuple[Labels, Scenario]
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ class Options:
     find: str
     rate: float | None
     system: str | None
-    attainment: str
+    attainment: str | None
     seeds: tuple[int, int]
     warmup: str
     gpu_price: str | None
@@ -60,9 +59,11 @@ class Options:
 
 def plan_scenario(path: Path, settings: list[str], options: Options) -> None:
     """Raises UserError and WorkloadError for mistakes of the user, and where nothing will do."""
-    promises = Promises(parse_slos(options.slo), parse_share("--attainment", options.attainment))
+    promises = _promises(options)
     prices = parse_prices(options.gpu_price)
-    scenario = load_swept(path, ["sweep={}", *settings])  # its own sweep is for `kvsim run`
+    # Its own sweep is for `kvsim run`.
+    scenario = load_swept(path, ["sweep={}", *settings], checks_points=False)
+    source = f"{path} (with --set)" if settings else str(path)
     system = which_system(scenario, options.system)
     refuse_unpriced(prices, scenario.sweep.get("hardware", [scenario.hardware]))
     refuse_searched(scenario.sweep, f"--find {options.find}", options.find)
@@ -83,15 +84,16 @@ def plan_scenario(path: Path, settings: list[str], options: Options) -> None:
             on_run=lambda: progress.advance(task),
         )
         try:
-            alternatives, looks = _alternatives(scenario, path, options, evaluator, prices)
+            alternatives, looks, impossible = _alternatives(
+                scenario, source, options, evaluator, prices
+            )
             plans = [
-                (labels, make_plan(point, find_goal(point, options.find, system), evaluator))
-                for labels, point in alternatives
+                (labels, make_plan(point, goal, evaluator)) for labels, point, goal in alternatives
             ]
             plans.sort(key=lambda found: -found[1].merit(prices))
             best = plans[0][1]
             beside = _beside(best, evaluator) if options.compare and best.answer else []
-            findings = Findings(plans, looks, beside, prices)
+            findings = Findings(plans, looks, impossible, beside, prices)
         except KeyboardInterrupt:
             kept = f"runs are kept in {folder / 'results'}, the same command goes on"
             raise InterruptedRun(f"interrupted; {kept}") from None
@@ -108,6 +110,18 @@ def plan_scenario(path: Path, settings: list[str], options: Options) -> None:
         raise UserError(unreachable(best))
 
 
+def _promises(options: Options) -> Promises:
+    slos = parse_slos(options.slo)
+    if options.attainment is None:
+        return Promises(slos)
+    if all(slo.statistic for slo in slos):
+        raise UserError(
+            f"--attainment: got {options.attainment} for {options.slo}, expected a promise of each "
+            "request, such as ttft<1s"
+        )
+    return Promises(slos, parse_share("--attainment", options.attainment))
+
+
 def _prepared(scenario: Scenario, options: Options) -> Scenario:
     if options.rate is not None:
         if options.find in ("rate", "concurrency"):
@@ -117,16 +131,23 @@ def _prepared(scenario: Scenario, options: Options) -> Scenario:
 
 
 def _alternatives(
-    scenario: Scenario, path: Path, options: Options, evaluator: Evaluator, prices: Prices
-) -> tuple[list[Alternative], Looks]:
-    """What is to be searched finely, and with --optimize what was coarsely only."""
+    scenario: Scenario, source: str, options: Options, evaluator: Evaluator, prices: Prices
+) -> tuple[list[Alternative], list[Look], list[Impossible]]:
+    """What is to be searched finely, with --optimize what was coarsely only, what cannot be."""
     prepare = partial(_prepared, options=options)
     if options.trials is None:
-        every = points(scenario, str(path))
-        return [(labels, prepare(point)) for labels, point in every], Looks([], 0)
-    looks = look_around(scenario, prepare, options.find, evaluator, options.trials, prices)
-    best, rest = looks.all[:FINALISTS], looks.all[FINALISTS:]
-    return [(look.labels, look.scenario) for look in best], replace(looks, all=rest)
+        alternatives, impossible = all_ready(
+            scenario, prepare, options.find, evaluator.system, source
+        )
+        return alternatives, [], impossible
+    looks, impossible = look_around(
+        scenario, prepare, options.find, evaluator, options.trials, prices
+    )
+    best = [
+        (look.labels, look.scenario, find_goal(look.scenario, options.find, evaluator.system))
+        for look in looks[:FINALISTS]
+    ]
+    return best, looks[FINALISTS:], impossible
 
 
 def _beside(best: Plan, evaluator: Evaluator) -> list[Beside]:

@@ -46,9 +46,11 @@ def as_data(findings: Findings) -> Data:
                 "kept": look.is_kept,
                 "gpus": num_gpus(look.scenario),
             }
-            for look in findings.looks.all
+            for look in findings.looks
         ],
-        "impossible": findings.looks.num_impossible,
+        "impossible": [
+            {"settings": labels, "reason": reason} for labels, reason in findings.impossible
+        ],
         "ranked_by": ranked_by(best.goal, prices),
         "warnings": best.doubts,
         "best": {"settings": findings.plans[0][0], **_plan_data(best, prices)},

@@ -1,21 +1,21 @@
 """Several settings at once: Optuna proposes combinations, and few of them are searched finely."""
 
-from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Set
+from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sim.errors import UserError
+from sim.plan.alternatives import Prepare, ready, why_impossible
 from sim.plan.evaluate import Evaluation, Evaluator, Verdict
-from sim.plan.goals import Goal, find_goal
+from sim.plan.findings import Impossible, Labels, Look
+from sim.plan.goals import Goal
 from sim.plan.plan import merit
 from sim.plan.prices import Prices
 from sim.plan.search import find_boundary
 from sim.scenario import Scenario
-from sim.scenario.deployed import build_config
-from sim.scenario.file import with_settings
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -27,43 +27,17 @@ Places = tuple[int, ...]  # of a value of each setting
 _COARSE = 5  # of a goal's values one
 
 
-@dataclass(frozen=True)
-class Look:
-    """A combination, searched coarsely.
-
-    labels: its settings. scenario: at `value`.
-    value: the highest, or lowest, that keeps all promises in the mean of few runs; else one at
-        which it would be as good as the best so far, and breaks one (is_kept).
-    merit: see `sim.plan.plan.merit`; -inf where it is not known. ratio: of the promise used most.
-    """
-
-    labels: dict[str, Any]
-    scenario: Scenario
-    value: float
-    is_kept: bool
-    merit: float
-    ratio: float
-
-
-@dataclass(frozen=True)
-class Looks:
-    """All combinations that were tried, the best first, and how many proposed ones cannot be."""
-
-    all: list[Look]
-    num_impossible: int
-
-
 def look_around(
     scenario: Scenario,
-    prepare: Callable[[Scenario], Scenario],
+    prepare: Prepare,
     find: str,
     evaluator: Evaluator,
     num_trials: int,
     prices: Prices,
-) -> Looks:
+) -> tuple[list[Look], list[Impossible]]:
     """Try so many combinations of the swept values; equal seeds of the scenario try the same.
 
-    prepare: makes a combination ready to be searched.
+    Returns all that were tried, the best first, and those that were proposed and cannot be.
 
     Raises UserError without Optuna, where no combination can be, and as `Evaluator.judge` does.
     """
@@ -71,7 +45,7 @@ def look_around(
     rng = np.random.default_rng(scenario.seed)
     sizes = [len(values) for values in scenario.sweep.values()]
     looks: dict[Places, Look] = {}
-    impossible: dict[Places, UserError] = {}
+    impossible: dict[Places, tuple[Labels, UserError]] = {}
     best = -float("inf")
     while len(looks) < num_trials and len(looks) + len(impossible) < prod(sizes):
         trial, places = _propose(study, scenario.sweep, rng, looks.keys() | impossible.keys())
@@ -80,22 +54,19 @@ def look_around(
             for (key, values), place in zip(scenario.sweep.items(), places, strict=True)
         }
         try:
-            point = with_settings(scenario, labels)
-            build_config(point, evaluator.system)
-        except UserError as error:  # such as a step smaller than the batch
-            impossible[places] = error
+            point, goal = ready(scenario, labels, prepare, find, evaluator.system)
+        except UserError as error:
+            impossible[places] = labels, error
             study.tell(trial, state=_state("FAIL"))
             continue
-        point = prepare(point)
-        goal = find_goal(point, find, evaluator.system)
         look = look_at(labels, point, goal, evaluator, best, prices)
         looks[places] = look
         best = max(best, look.merit)
         _tell(study, trial, look)
     if not looks:
-        raise next(iter(impossible.values()))
+        raise next(iter(impossible.values()))[1]
     ranked = sorted(looks.values(), key=lambda look: (-look.merit, look.ratio))
-    return Looks(ranked, len(impossible))
+    return ranked, [why_impossible(*one) for one in impossible.values()]
 
 
 def _new_study(seed: int) -> "Study":

@@ -4,7 +4,7 @@ from sim.plan.findings import Findings
 from sim.plan.flags import vllm_command
 from sim.plan.plan import Plan
 from sim.plan.tables import alternatives_table, looks_table, neighbours_table, promises_table
-from sim.plan.words import answer_lines
+from sim.plan.words import answer_lines, impossible_lines
 from sim.tables import print_table
 
 
@@ -13,10 +13,10 @@ def print_findings(findings: Findings) -> None:
     best = findings.best
     if len(findings.plans) > 1:
         print_table(alternatives_table(findings))
-    if findings.looks.all:
-        print_table(looks_table(findings.looks.all, best.goal))
-    if findings.looks.num_impossible:
-        print(f"combinations that cannot be: {findings.looks.num_impossible}\n")
+    if findings.looks:
+        print_table(looks_table(findings.looks, best.goal))
+    for line in impossible_lines(findings.impossible):
+        print(f"{line}\n")
     if best.answer is None:
         return
     for line in answer_lines(findings):

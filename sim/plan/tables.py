@@ -4,9 +4,9 @@ import math
 
 from rich.table import Table
 
-from sim.plan.findings import NEIGHBOUR_SEEDS, Beside, Findings, Labels
+from sim.plan.findings import NEIGHBOUR_SEEDS, Beside, Findings, Labels, Look
 from sim.plan.goals import Goal
-from sim.plan.optimize import RUNS, Look
+from sim.plan.optimize import RUNS
 from sim.plan.plan import Plan, cost_per_hour, num_gpus, ranked_by
 from sim.plan.words import cost_words
 from sim.tables import number

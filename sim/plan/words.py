@@ -1,10 +1,12 @@
 """The answer of a plan in lines."""
 
-from sim.plan.findings import Findings, Labels
+from sim.plan.findings import Findings, Impossible, Labels
 from sim.plan.plan import Plan, cost_per_hour
 from sim.plan.prices import Prices
 from sim.steady import FEWEST_COUNTED
 from sim.tables import number
+
+_MOST_IMPOSSIBLE = 5  # that are shown
 
 
 def unreachable(plan: Plan) -> str:
@@ -31,11 +33,22 @@ def answer_lines(findings: Findings) -> list[str]:
     if plan.answer is None:
         return [unreachable(plan)]
     labels = findings.plans[0][0]
-    lines = [f"the best: {settings_words(labels)}"] if len(findings.plans) > 1 else []
+    is_one_of_many = len(findings.plans) + len(findings.impossible) > 1
+    lines = [f"the best: {settings_words(labels)}"] if is_one_of_many else []
     lines += [*_boundary_lines(plan), f"what binds there: {plan.constraint}", _throughput(plan)]
     if prices:
         lines.append(_cost_line(plan, prices))
     return lines
+
+
+def impossible_lines(impossible: list[Impossible]) -> list[str]:
+    """Of some of them, why."""
+    lines = [
+        f"cannot be: {settings_words(labels)}; {reason}"
+        for labels, reason in impossible[:_MOST_IMPOSSIBLE]
+    ]
+    num_more = len(impossible) - len(lines)
+    return [*lines, f"and {num_more} more cannot be"] if num_more else lines
 
 
 def _boundary_lines(plan: Plan) -> list[str]:

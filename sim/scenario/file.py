@@ -15,8 +15,12 @@ from sim.scenario.scenario import Scenario
 from sim.scenario.yaml_text import parse, read_text, to_yaml
 
 
-def load_scenario(path: Path, overrides: list[str] | None = None) -> Scenario:
+def load_scenario(
+    path: Path, overrides: list[str] | None = None, *, checks_points: bool = True
+) -> Scenario:
     """Scenario of a YAML file, with overrides such as "engine.block_size=8" applied.
+
+    checks_points: else what does not go together at a point of its sweep is left to the caller.
 
     Raises UserError with one line for each mistake: file, key path, what came, what was expected.
     """
@@ -28,7 +32,8 @@ def load_scenario(path: Path, overrides: list[str] | None = None) -> Scenario:
         apply_override(data, override)
     source = f"{path} (with --set)" if overrides else str(path)
     scenario = validated(data, source)
-    points(scenario, source)  # for the mistakes that are there only
+    if checks_points:
+        points(scenario, source)  # for the mistakes that are there only
     return scenario
 
 
@@ -55,7 +60,7 @@ def with_settings(scenario: Scenario, settings: Mapping[Any, Any], source: str =
 
     A path is a text with dots, or a tuple where a key may have a dot, as names of systems do.
 
-    Raises UserError, naming `source`, when a value does not fit its key.
+    Raises UserError, naming `source`, when a value does not fit its key, or settings each other.
     """
     # Without defaults: those of one kind of latency are unknown keys of another.
     data = scenario.model_dump(exclude={"sweep"}, exclude_unset=True)

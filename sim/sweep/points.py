@@ -10,12 +10,14 @@ from sim.scenario import Scenario
 from sim.scenario.file import load_scenario, points
 
 
-def load_swept(path: Path, settings: list[str]) -> Scenario:
+def load_swept(path: Path, settings: list[str], *, checks_points: bool = True) -> Scenario:
     """A scenario with a sweep over each setting of several values: "engine.block_size=8,16".
 
-    A setting of one value overrides a key. Raises UserError for mistakes, as `load_scenario` does.
+    A setting of one value overrides a key. Raises UserError for mistakes, as `load_scenario` does,
+    which also says what checks_points is.
     """
-    return load_scenario(path, [_as_override(setting) for setting in settings])
+    overrides = [_as_override(setting) for setting in settings]
+    return load_scenario(path, overrides, checks_points=checks_points)
 
 
 def _as_override(setting: str) -> str:

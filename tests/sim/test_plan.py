@@ -46,6 +46,8 @@ def test_promises_as_they_are_written():
         ("latency<1s", "got 'latency', expected one of ttft, tpot, e2e, queueing"),
         ("ttft<0s", "got a limit of 0 in 'ttft<0s', expected one above 0"),
         ("ttft<1s,ttft<1s", "expected each promise once"),
+        ("ttft_p99<1s,ttft_p99<2s", "expected each promise once"),
+        ("ttft_p99<\uff11s", "expected such as"),  # a full-width 1
         ("ttft<1s,,tpot<1s", "got '', expected such as"),
     ],
 )
@@ -398,7 +400,17 @@ def test_alternatives_are_compared(kvsim):
             "got windows, expected one of constant, poisson",
         ),
         ((*SLO, "--set", "systems={a: {}, b: {}}"), "--system: got none, expected one of a, b"),
-        ((*SLO, "--attainment", "2"), "--attainment: got '2', expected a share"),
+        (("--slo", "ttft<1s", "--attainment", "2"), "--attainment: got '2', expected a share"),
+        ((*SLO, "--attainment", "95%"), "--attainment: got 95% for ttft_p99<1s,tpot_p99<50ms, exp"),
+        ((*SLO, "--seeds", "8", "--most-seeds", "4"), "--most-seeds: got 4, expected 8 (--seeds)"),
+        (
+            (
+                *(*SLO, "--set", "engine.num_blocks=auto", "--set", "hardware=t4,v100-32gb"),
+                *("--set", "model=llama-3.1-70b"),
+            ),
+            "small.yaml (with --set): sweep at hardware='t4': engine.num_blocks: auto leaves 0",
+        ),
+        ((*SLO, "--set", "model=none,no"), "model: got 'none', expected"),
     ],
 )
 def test_mistakes_and_what_cannot_be_are_one_line(kvsim, args, message):
@@ -465,6 +477,26 @@ def test_only_the_pool_of_the_planned_system_is_noted(kvsim):
     assert done.returncode == 0, done.stderr
     assert "a: GPU KV cache size" in done.stderr
     assert "b" not in [line[0] for line in done.stderr.splitlines()]
+
+
+def test_what_cannot_be_is_told_and_the_others_are_searched(kvsim):
+    """Weights of 141 GB on one GPU of 80 GB; 32 heads on 3 GPUs."""
+    gpu = ("--set", "latency=roofline", "--set", "engine.num_blocks=auto")
+    several = ("--set", "model=llama-3.1-70b,llama-3.1-8b")
+    parts = ("--set", "deployment.tensor_parallel_size=3,1")
+    rest = ("--set", "workload.requests=40", "--find", "replicas", "--no-neighbours", "--quiet")
+    args = (*SLO, *gpu, *several, *parts, *rest)
+    done = kvsim("plan", "small.yaml", *args, "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    (one,) = found["alternatives"]
+    assert one["settings"] == {"model": "llama-3.1-8b", "deployment.tensor_parallel_size": 1}
+    reasons = [impossible["reason"] for impossible in found["impossible"]]
+    assert len(reasons) == 3
+    assert sum(reason.startswith("engine.num_blocks: auto leaves 0 blocks") for reason in reasons)
+    text = kvsim("plan", "small.yaml", *args).stdout
+    assert text.startswith("cannot be: model=llama-3.1-70b, deployment.tensor_parallel_size=3; ")
+    assert "the best: model=llama-3.1-8b, deployment.tensor_parallel_size=1\n" in text
 
 
 BURST = ("--set", "workload.arrivals={poisson: {rate: 20}}", "--set", "workload.requests=100")

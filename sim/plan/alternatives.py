@@ -1,0 +1,53 @@
+"""The combinations of settings that a plan compares, and which of them cannot be."""
+
+import itertools
+from collections.abc import Callable
+
+from sim.errors import UserError
+from sim.latency.build import build_latency
+from sim.plan.findings import Impossible, Labels
+from sim.plan.goals import Goal, find_goal
+from sim.scenario import Scenario
+from sim.scenario.deployed import build_config
+from sim.scenario.file import with_settings
+
+Prepare = Callable[[Scenario], Scenario]  # makes a combination ready to be searched
+Alternative = tuple[Labels, Scenario, Goal]
+
+
+def ready(
+    scenario: Scenario, labels: Labels, prepare: Prepare, find: str, system: str, source: str = ""
+) -> tuple[Scenario, Goal]:
+    """One of the combinations, and what is to be found of it.
+
+    Raises UserError, naming `source`, where it cannot be, such as a model that does not fit its
+    GPUs, or a step smaller than the batch.
+    """
+    point = with_settings(scenario, labels, source)
+    build_config(point, system)
+    build_latency(point)
+    point = prepare(point)
+    return point, find_goal(point, find, system)
+
+
+def all_ready(
+    scenario: Scenario, prepare: Prepare, find: str, system: str, source: str
+) -> tuple[list[Alternative], list[Impossible]]:
+    """Those that can be, and those that cannot. Raises UserError where none can be."""
+    found: list[Alternative] = []
+    mistakes: list[tuple[Labels, UserError]] = []
+    for values in itertools.product(*scenario.sweep.values()):
+        labels = dict(zip(scenario.sweep, values, strict=True))
+        try:
+            found.append((labels, *ready(scenario, labels, prepare, find, system, source)))
+        except UserError as error:
+            mistakes.append((labels, error))
+    if not found:
+        raise mistakes[0][1]
+    return found, [why_impossible(*mistake) for mistake in mistakes]
+
+
+def why_impossible(labels: Labels, error: UserError) -> Impossible:
+    """Without what the labels say already, in the words of `with_settings`."""
+    at = ", ".join(f"{key}={value!r}" for key, value in labels.items())
+    return labels, str(error).rpartition(f"{at}: ")[2]

@@ -21,8 +21,9 @@ from sim.experiment import Result, keys_of, plan_jobs, run_jobs
 from sim.metrics import half_width_95, summarise
 from sim.plan.evaluate import Evaluator
 from sim.plan.flags import vllm_command
-from sim.plan.goals import at_rate, find_goal, with_replications
+from sim.plan.goals import at_rate, find_goal
 from sim.plan.plan import Plan, make_plan, which_system
+from sim.plan.replications import with_replications
 from sim.plan.slo import Promises, parse_slos
 from sim.scenario import Scenario
 from sim.scenario.deployed import build_kv_size

@@ -1,7 +1,8 @@
 """The combinations of settings that a plan compares, and which of them cannot be."""
 
 import itertools
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 
 from sim.errors import UserError
 from sim.latency.build import build_latency
@@ -13,6 +14,20 @@ from sim.scenario.file import with_settings
 
 Prepare = Callable[[Scenario], Scenario]  # makes a combination ready to be searched
 Alternative = tuple[Labels, Scenario, Goal]
+
+_SEARCHED = {  # the keys that a search sets itself, whatever they were
+    "rate": r"workload\.(arrivals\.\w+\.rate|shape\.rate_scale)",
+    "concurrency": r"workload\.arrivals\.closed_loop\.concurrency",
+    "replicas": r"replicas(\.count)?",
+    "num_blocks": r"(engine|systems\..+)\.num_blocks",
+}
+
+
+def refuse_searched(keys: Iterable[str], option: str, name: str) -> None:
+    """Raise UserError where alternatives differ in what an option sets of each, such as a rate."""
+    for key in keys:
+        if re.fullmatch(_SEARCHED[name], key):
+            raise UserError(f"--set {key}: got several values, expected one: {option} sets it")
 
 
 def ready(

@@ -9,15 +9,16 @@ import pandas as pd
 
 from sim.errors import InterruptedRun, UserError
 from sim.parallel import Backend
-from sim.plan.alternatives import Alternative, all_ready
+from sim.plan.alternatives import Alternative, all_ready, refuse_searched
 from sim.plan.data import Data, as_data, as_json, whole_plan
 from sim.plan.evaluate import Evaluator
 from sim.plan.findings import NEIGHBOUR_SEEDS, Beside, Findings, Impossible, Labels, Look
-from sim.plan.goals import at_rate, find_goal, refuse_searched, with_replications
+from sim.plan.goals import at_rate, find_goal
 from sim.plan.neighbours import neighbours
 from sim.plan.optimize import FINALISTS, look_around
 from sim.plan.plan import Plan, make_plan, which_system
 from sim.plan.prices import Prices, parse_prices, refuse_unpriced
+from sim.plan.replications import with_replications
 from sim.plan.report import print_findings
 from sim.plan.slo import Promises, parse_slos
 from sim.plan.words import unreachable

@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from sim.plan.evaluate import Evaluation
+from sim.plan.evaluation import Evaluation
 from sim.plan.plan import Plan
 from sim.plan.prices import Prices
 from sim.scenario import Scenario

@@ -1,10 +1,10 @@
 """What a plan looks for: a setting, its values from the easiest on, and what it is called."""
 
-import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from sim.errors import UserError
+from sim.plan.replications import whole_trace
 from sim.scenario import ConstantSpec, FittedSpec, LinearSpec, Scenario
 from sim.scenario.deployed import build_kv_size
 from sim.scenario.engine import engine_config
@@ -12,17 +12,10 @@ from sim.scenario.file import with_settings
 from sim.sources import build_workload
 
 FINDS = ("rate", "concurrency", "replicas", "num_blocks")
-_SEARCHED = {  # the keys that a search sets itself, whatever they were
-    "rate": r"workload\.(arrivals\.\w+\.rate|shape\.rate_scale)",
-    "concurrency": r"workload\.arrivals\.closed_loop\.concurrency",
-    "replicas": r"replicas(\.count)?",
-    "num_blocks": r"(engine|systems\..+)\.num_blocks",
-}
 _RATED = ("constant", "poisson", "gamma", "weibull", "diurnal")  # whose only rate is `rate`
 _STEP = 1.02  # from one value of a geometric row to the next
 _MOST_BLOCKS = 4_000_000
 _MOST_REPLICAS = 256
-_STRETCHES = 60  # of a trace, to be drawn from
 
 
 @dataclass(frozen=True)
@@ -79,37 +72,9 @@ def find_goal(scenario: Scenario, name: str, system: str) -> Goal:
     raise UserError(f"--find: got {name!r}, expected one of {', '.join(FINDS)}")
 
 
-def refuse_searched(keys: Iterable[str], option: str, name: str) -> None:
-    """Raise UserError where alternatives differ in what an option sets of each, such as a rate."""
-    for key in keys:
-        if re.fullmatch(_SEARCHED[name], key):
-            raise UserError(f"--set {key}: got several values, expected one: {option} sets it")
-
-
 def at_rate(scenario: Scenario, rate: float) -> Scenario:
     """The scenario with so many requests, or sessions, per second."""
     return _rate_goal(scenario).apply(rate)
-
-
-def with_replications(scenario: Scenario) -> Scenario:
-    """One that another seed makes another: of a trace, stretches are drawn."""
-    spec = scenario.workload
-    shape = spec.shape.build() if spec.shape else None
-    is_random = spec.trace is None or spec.arrivals or (shape and shape.sample < 1)
-    if is_random or (shape and shape.bootstrap_s is not None):
-        return scenario
-    arrival_ns = build_workload(_whole(scenario)).arrival_ns
-    if arrival_ns is None or not arrival_ns[-1]:
-        return scenario
-    scale = spec.shape.rate_scale if spec.shape else 1.0
-    stretch_s = float(f"{arrival_ns[-1] / 1e9 * scale / _STRETCHES:.3g}")
-    return with_settings(scenario, {"workload.shape.bootstrap_s": stretch_s})
-
-
-def _whole(scenario: Scenario) -> Scenario:
-    """With all of its trace, once, as it is."""
-    settings = {"workload.requests": None, "workload.shape.bootstrap_s": None}
-    return with_settings(scenario, settings)
 
 
 def _rate_goal(scenario: Scenario) -> Goal:
@@ -146,7 +111,7 @@ def _rate_goal(scenario: Scenario) -> Goal:
 def _trace_rate(scenario: Scenario) -> float:
     """Of the trace as it is, sessions or requests per second."""
     spec = scenario.workload
-    workload = build_workload(_whole(scenario))
+    workload = build_workload(whole_trace(scenario))
     scale = spec.shape.rate_scale if spec.shape else 1.0
     if workload.arrival_ns is None:
         raise UserError(f"{spec.trace}: has no times, expected workload.arrivals to find a rate")

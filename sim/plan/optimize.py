@@ -9,7 +9,8 @@ import numpy as np
 
 from sim.errors import UserError
 from sim.plan.alternatives import Prepare, ready, why_impossible
-from sim.plan.evaluate import Evaluation, Evaluator, Verdict
+from sim.plan.evaluate import Evaluator
+from sim.plan.evaluation import Evaluation, Verdict
 from sim.plan.findings import Impossible, Labels, Look
 from sim.plan.goals import Goal
 from sim.plan.plan import merit

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import pandas as pd
 
 from sim.errors import UserError
-from sim.plan.evaluate import RATIO, Evaluation, Evaluator
+from sim.plan.evaluate import Evaluator
+from sim.plan.evaluation import RATIO, Evaluation
 from sim.plan.goals import Goal
 from sim.plan.limits import binding
 from sim.plan.prices import Prices, price_of
@@ -98,6 +99,8 @@ class Plan:
         rows, found = self.at_answer.rows, []
         if self._ends_unsteady:
             found.append("beyond the answer runs are over before they are steady")
+        if all(row["falls_back"] for row in rows):
+            found.append("too few requests end after the warm-up, so whole runs count")
         if all(
             float(row["warmup_s"] or 0) > _LONG_WARMUP * float(row["measured_s"] or 0)
             for row in rows

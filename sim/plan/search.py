@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from sim.plan.evaluate import Evaluation, Verdict
+from sim.plan.evaluation import Evaluation, Verdict
 
 Judge = Callable[[int], tuple[Verdict, Evaluation]]
 

@@ -18,7 +18,7 @@ def unreachable(plan: Plan) -> str:
     if ratio <= 1 and not found.is_steady:
         return (
             f"no answer: {even_at} fewer than {FEWEST_COUNTED} of {found.rows[0]['requests']} "
-            "requests end while others come, so no run is steady; expected more workload.requests"
+            "requests end while others come, so nothing is steady; expected more workload.requests"
         )
     none_keeps = f"no {goal.noun} keeps {name}: {even_at}"
     if found.num_refused:

@@ -10,11 +10,13 @@ import pandas as pd
 import pytest
 
 from sim.errors import UserError
-from sim.plan.evaluate import RATIO, Evaluation, Evaluator, Verdict
-from sim.plan.goals import find_goal, with_replications
+from sim.plan.evaluate import Evaluator
+from sim.plan.evaluation import RATIO, Evaluation, Verdict
+from sim.plan.goals import find_goal
 from sim.plan.neighbours import neighbours
 from sim.plan.plan import make_plan, merit
 from sim.plan.prices import parse_prices, price_of, refuse_unpriced
+from sim.plan.replications import with_replications
 from sim.plan.search import find_boundary
 from sim.plan.slo import Promises, Slo, parse_slos, seconds
 from sim.scenario.deployed import build_config

@@ -91,7 +91,7 @@ def plan_scenario(path: Path, settings: list[str], options: Options) -> None:
             plans = [
                 (labels, make_plan(point, goal, evaluator)) for labels, point, goal in alternatives
             ]
-            plans.sort(key=lambda found: -found[1].merit(prices))
+            plans.sort(key=lambda found: (-found[1].merit(prices), found[1].at_answer.worst[1]))
             best = plans[0][1]
             beside = _beside(best, evaluator) if options.compare and best.answer else []
             findings = Findings(plans, looks, impossible, beside, prices)

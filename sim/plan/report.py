@@ -15,8 +15,8 @@ def print_findings(findings: Findings) -> None:
         print_table(alternatives_table(findings))
     if findings.looks:
         print_table(looks_table(findings.looks, best.goal))
-    for line in impossible_lines(findings.impossible):
-        print(f"{line}\n")
+    if findings.impossible:
+        print(*impossible_lines(findings.impossible), "", sep="\n")
     if best.answer is None:
         return
     for line in answer_lines(findings):

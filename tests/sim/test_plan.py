@@ -501,6 +501,14 @@ def test_what_cannot_be_is_told_and_the_others_are_searched(kvsim):
     assert "the best: model=llama-3.1-8b, deployment.tensor_parallel_size=1\n" in text
 
 
+def test_of_equals_the_one_with_more_to_spare_is_best(kvsim):
+    """One replica is enough with steps of 10 ms and of 2 ms."""
+    values = ("--set", "latency.step_time_s=0.01,0.002", "--find", "replicas")
+    done = kvsim("plan", "small.yaml", *SLO, *FAST, *values, "--no-neighbours", "--json")
+    settings = [one["settings"] for one in json.loads(done.stdout)["alternatives"]]
+    assert [one["latency.step_time_s"] for one in settings] == [0.002, 0.01]
+
+
 BURST = ("--set", "workload.arrivals={poisson: {rate: 20}}", "--set", "workload.requests=100")
 
 

@@ -14,7 +14,7 @@ from sim.records import Records
 BoolArray = npt.NDArray[np.bool_]
 
 _BATCH = 5
-_FEWEST_COUNTED = 10  # requests in the measured time, else the whole run counts
+FEWEST_COUNTED = 10  # requests in the measured time, else the whole run counts
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def window(records: Records, warmup: Warmup) -> tuple[int, int] | None:
         return None
     start_ns, stop_ns = start_of(records, warmup), stop_of(records)
     counted = (sent(records, start_ns, stop_ns), _ended(records, start_ns, stop_ns))
-    return None if min(int(one.sum()) for one in counted) < _FEWEST_COUNTED else (start_ns, stop_ns)
+    return None if min(int(one.sum()) for one in counted) < FEWEST_COUNTED else (start_ns, stop_ns)
 
 
 def sent(records: Records, start_ns: int, stop_ns: int) -> BoolArray:

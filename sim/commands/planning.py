@@ -135,14 +135,18 @@ def plan(
         str | None, typer.Option(help="Which system, where the scenario has several.")
     ] = None,
     attainment: Annotated[
-        str, typer.Option(help="Share of the requests that must keep promises of each request.")
-    ] = "90%",
+        str | None,
+        typer.Option(
+            help="Share of the requests that must keep promises of each request.  [default: 90%]"
+        ),
+    ] = None,
     seeds: Annotated[
         int, typer.Option(min=3, max=100, help="Runs of a value where two do not tell.")
     ] = 4,
     most_seeds: Annotated[
-        int, typer.Option(min=3, max=1000, help="At most, where fewer do not tell.")
-    ] = 10,
+        int | None,
+        typer.Option(min=3, max=1000, help="At most, where fewer do not tell.  [default: 10]"),
+    ] = None,
     warmup: Annotated[
         str,
         typer.Option(help="What is not counted of the start: auto (MSER-5), none, or seconds."),
@@ -161,6 +165,7 @@ def plan(
     out: Annotated[Path, typer.Option(help="Folder for the folders of plans.")] = Path("plans"),
     as_json: AsJson = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar and no notes.")] = False,
+    report: WithReport = False,
 ) -> None:
     """Find the most that keeps promises of latency, or the least that is needed, and how surely.
 
@@ -172,13 +177,15 @@ def plan(
 
     if trials is not None and not optimize:
         raise UserError(f"--trials: got {trials} without --optimize, expected both")
+    if most_seeds is not None and most_seeds < seeds:
+        raise UserError(f"--most-seeds: got {most_seeds}, expected {seeds} (--seeds) or more")
     options = Options(
         slo=slo,
         find=find.value,
         rate=rate,
         system=system,
         attainment=attainment,
-        seeds=(seeds, max(seeds, most_seeds)),
+        seeds=(seeds, most_seeds or max(seeds, 10)),
         warmup=warmup,
         gpu_price=gpu_price,
         compare=compare,
@@ -188,4 +195,8 @@ def plan(
         as_json=as_json,
         quiet=quiet,
     )
-    plan_scenario(scenario, settings or [], options)
+    folder = plan_scenario(scenario, settings or [], options)
+    if report:
+        from sim.report.command import write_report
+
+        write_report(folder, quiet=quiet)

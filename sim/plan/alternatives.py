@@ -1,20 +1,33 @@
-"""A scenario with other settings, as far as it can be simulated with them."""
+"""The combinations of settings that a plan compares, and which of them cannot be."""
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from sim.errors import UserError
 from sim.latency.build import build_latency
+from sim.plan.findings import Impossible, Labels
+from sim.plan.goals import Goal, find_goal
 from sim.scenario import Scenario
+from sim.scenario.deployed import build_config
 from sim.scenario.file import combinations, with_settings
 
+Prepare = Callable[[Scenario], Scenario]  # makes a combination ready to be searched
+Alternative = tuple[Labels, Scenario, Goal]
 
-class Alternatives(NamedTuple):
-    """possible: scenarios with the values that make each one, by key path. impossible: why others
-    cannot be."""
+_SEARCHED = {  # the keys that a search sets itself, whatever they were
+    "rate": r"workload\.(arrivals\.\w+\.rate|shape\.rate_scale)",
+    "concurrency": r"workload\.arrivals\.closed_loop\.concurrency",
+    "replicas": r"replicas(\.count)?",
+    "num_blocks": r"(engine|systems\..+)\.num_blocks",
+}
 
-    possible: list[tuple[dict[str, Any], Scenario]]
-    impossible: list[UserError]
+
+def refuse_searched(keys: Iterable[str], option: str, name: str) -> None:
+    """Raise UserError where alternatives differ in what an option sets of each, such as a rate."""
+    for key in keys:
+        if re.fullmatch(_SEARCHED[name], key):
+            raise UserError(f"--set {key}: got several values, expected one: {option} sets it")
 
 
 def changed(scenario: Scenario, settings: Mapping[Any, Any], source: str = "") -> Scenario:
@@ -24,14 +37,37 @@ def changed(scenario: Scenario, settings: Mapping[Any, Any], source: str = "") -
     return found
 
 
-def alternatives(scenario: Scenario, source: str) -> Alternatives:
-    """Every combination of the swept values. Raises UserError, naming `source`, if none can be."""
-    found = Alternatives([], [])
-    for labels in combinations(scenario):
+def ready(
+    scenario: Scenario, labels: Labels, prepare: Prepare, find: str, system: str, source: str = ""
+) -> tuple[Scenario, Goal]:
+    """One of the combinations, and what is to be found of it.
+
+    Raises UserError, naming `source`, where it cannot be, such as a model that does not fit its
+    GPUs, or a step smaller than the batch.
+    """
+    point = changed(scenario, labels, source)
+    build_config(point, system)
+    point = prepare(point)
+    return point, find_goal(point, find, system)
+
+
+def all_ready(
+    scenario: Scenario, prepare: Prepare, find: str, system: str, source: str
+) -> tuple[list[Alternative], list[Impossible]]:
+    """Those that can be, and those that cannot. Raises UserError where none can be."""
+    found: list[Alternative] = []
+    mistakes: list[tuple[Labels, UserError]] = []
+    for labels in combinations(scenario, source):
         try:
-            found.possible.append((labels, changed(scenario, labels, source)))
-        except UserError as error:  # such as a step smaller than the batch
-            found.impossible.append(error)
-    if not found.possible:
-        raise found.impossible[0]
-    return found
+            found.append((labels, *ready(scenario, labels, prepare, find, system, source)))
+        except UserError as error:
+            mistakes.append((labels, error))
+    if not found:
+        raise mistakes[0][1]
+    return found, [why_impossible(*mistake) for mistake in mistakes]
+
+
+def why_impossible(labels: Labels, error: UserError) -> Impossible:
+    """Without what the labels say already, in the words of `with_settings`."""
+    at = ", ".join(f"{key}={value!r}" for key, value in labels.items())
+    return labels, str(error).rpartition(f"{at}: ")[2]

@@ -1,34 +1,28 @@
 """What `kvsim plan` does: search, print the answer and what it rests on, keep the curve."""
 
-import json
 import math
 import sys
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 from rich.progress import Progress, TaskID
 
 from sim.errors import InterruptedRun, UserError
 from sim.parallel import Backend
-from sim.plan.alternatives import alternatives
-from sim.plan.data import as_data
+from sim.plan.alternatives import Alternative, all_ready, refuse_searched
+from sim.plan.data import Data, as_data, as_json, whole_plan
 from sim.plan.evaluate import Evaluator
+from sim.plan.findings import NEIGHBOUR_SEEDS, Beside, Findings, Impossible, Labels, Look
 from sim.plan.goals import find_goal, prepared
 from sim.plan.neighbours import neighbours
 from sim.plan.optimize import FINALISTS, look_around
 from sim.plan.plan import Plan, make_plan, which_system
-from sim.plan.prices import parse_prices
-from sim.plan.report import (
-    NEIGHBOUR_SEEDS,
-    Beside,
-    Findings,
-    print_findings,
-    unreachable,
-)
+from sim.plan.prices import Prices, parse_prices, refuse_unpriced
+from sim.plan.report import print_findings
 from sim.plan.slo import Promises, parse_slos
+from sim.plan.words import unreachable
 from sim.progress import planner, progress_bar
 from sim.run_command import assumptions
 from sim.scenario import Scenario
@@ -49,7 +43,7 @@ class Options:
     find: str
     rate: float | None
     system: str | None
-    attainment: str
+    attainment: str | None
     seeds: tuple[int, int]
     warmup: str
     gpu_price: str | None
@@ -60,11 +54,22 @@ class Options:
     as_json: bool
     quiet: bool
 
+    def decisive(self, scenario: Path, settings: list[str]) -> Data:
+        """Those that decide what is found, and what they are about, as plain data."""
+        no_part = ("backend", "out", "as_json", "quiet")
+        decisive = {name: value for name, value in vars(self).items() if name not in no_part}
+        return {"scenario": str(scenario), "set": settings, **decisive}
 
-def plan_scenario(path: Path, settings: list[str], options: Options) -> None:
-    """Raises UserError and WorkloadError for mistakes of the user, and where nothing will do."""
+
+def plan_scenario(path: Path, settings: list[str], options: Options) -> Path:
+    """Returns its folder.
+
+    Raises UserError and WorkloadError for mistakes of the user, and where nothing will do.
+    """
     prices = parse_prices(options.gpu_price)
-    scenario = load_swept(path, ["sweep={}", *settings])  # its own sweep is for `kvsim run`
+    # Its own sweep is for `kvsim run`.
+    scenario = load_swept(path, ["sweep={}", *settings], checks_points=False)
+    _refuse_contradictions(scenario, options, prices)
     folder = options.out / scenario.name
     if options.trials is not None and not scenario.sweep:
         raise UserError("--optimize: got no choice, expected --set with several values of a key")
@@ -74,22 +79,31 @@ def plan_scenario(path: Path, settings: list[str], options: Options) -> None:
         )
         evaluator = _evaluator(scenario, folder, options, progress, task)
         try:
-            findings = _searched(scenario, path, options, evaluator)
-            _write(folder, findings)  # before anything else can go wrong
+            findings = _searched(scenario, path, settings, options, evaluator, prices)
+            _write(folder, findings, options.decisive(path, settings))  # before anything goes wrong
             progress.update(task, total=progress.tasks[task].completed)
             if options.compare and findings.best.answer is not None:
                 findings = findings._replace(beside=_beside(findings.best, evaluator))
+                _write(folder, findings, options.decisive(path, settings))
         except KeyboardInterrupt:
             kept = f"runs are kept in {folder / 'results'}, the same command goes on"
             raise InterruptedRun(f"interrupted; {kept}") from None
     if options.as_json:
-        print(json.dumps(as_data(findings, prices), indent=1))
+        print(as_json(as_data(findings)))
     else:
-        print_findings(findings, prices)
+        print_findings(findings)
     if not options.quiet:
-        _print_notes(findings.best, folder)
+        print(*_notes(findings.best), f"written to {folder}", sep="\n", file=sys.stderr)
     if findings.best.answer is None:
         raise UserError(unreachable(findings.best))
+    return folder
+
+
+def _refuse_contradictions(scenario: Scenario, options: Options, prices: Prices) -> None:
+    refuse_unpriced(prices, scenario.sweep.get("hardware", [scenario.hardware]))
+    refuse_searched(scenario.sweep, f"--find {options.find}", options.find)
+    if options.rate is not None:
+        refuse_searched(scenario.sweep, "--rate", "rate")
 
 
 def _num_runs(scenario: Scenario, options: Options) -> int:
@@ -103,7 +117,7 @@ def _evaluator(
 ) -> Evaluator:
     return Evaluator(
         which_system(scenario, options.system),
-        Promises(parse_slos(options.slo), parse_share("--attainment", options.attainment)),
+        _promises(options),
         Store(folder / "results"),
         Warmup.parse(options.warmup),
         options.seeds,
@@ -113,24 +127,52 @@ def _evaluator(
     )
 
 
-def _searched(scenario: Scenario, path: Path, options: Options, evaluator: Evaluator) -> Findings:
+def _promises(options: Options) -> Promises:
+    slos = parse_slos(options.slo)
+    if options.attainment is None:
+        return Promises(slos)
+    if all(slo.statistic for slo in slos):
+        raise UserError(
+            f"--attainment: got {options.attainment} for {options.slo}, expected a promise of each "
+            "request, such as ttft<1s"
+        )
+    return Promises(slos, parse_share("--attainment", options.attainment))
+
+
+def _searched(
+    scenario: Scenario,
+    path: Path,
+    settings: list[str],
+    options: Options,
+    evaluator: Evaluator,
+    prices: Prices,
+) -> Findings:
     """A plan of each alternative or, with --optimize, of the best of those tried coarsely."""
-    find, system = options.find, evaluator.system
-    prepare = partial(prepared, find=find, rate=options.rate)
+    source = f"{path} (with --set)" if settings else str(path)
+    alternatives, looks, impossible = _alternatives(scenario, source, options, evaluator, prices)
+    plans = [(labels, make_plan(point, goal, evaluator)) for labels, point, goal in alternatives]
+    plans.sort(key=lambda found: (-found[1].merit(prices), found[1].at_answer.worst[1]))
+    return Findings(plans, looks, impossible, [], prices)
+
+
+def _alternatives(
+    scenario: Scenario, source: str, options: Options, evaluator: Evaluator, prices: Prices
+) -> tuple[list[Alternative], list[Look], list[Impossible]]:
+    """What is to be searched finely, with --optimize what was coarsely only, what cannot be."""
+    prepare = partial(prepared, find=options.find, rate=options.rate)
     if options.trials is None:
-        every = alternatives(scenario, str(path))
-        finalists = [(labels, prepare(point)) for labels, point in every.possible]
-        looks, impossible = [], every.impossible
-    else:
-        found = look_around(scenario, prepare, find, evaluator, options.trials)
-        finalists = [(look.labels, look.scenario) for look in found.all[:FINALISTS]]
-        looks, impossible = found.all[FINALISTS:], found.impossible
-    plans = [
-        (labels, make_plan(point, find_goal(point, find, system), evaluator))
-        for labels, point in finalists
+        alternatives, impossible = all_ready(
+            scenario, prepare, options.find, evaluator.system, source
+        )
+        return alternatives, [], impossible
+    looks, impossible = look_around(
+        scenario, prepare, options.find, evaluator, options.trials, prices
+    )
+    best = [
+        (look.labels, look.scenario, find_goal(look.scenario, options.find, evaluator.system))
+        for look in looks[:FINALISTS]
     ]
-    best = max((plan for _, plan in plans), key=lambda plan: plan.merit)
-    return Findings(plans, looks, impossible, best, [])
+    return best, looks[FINALISTS:], impossible
 
 
 def _beside(best: Plan, evaluator: Evaluator) -> list[Beside]:
@@ -140,15 +182,13 @@ def _beside(best: Plan, evaluator: Evaluator) -> list[Beside]:
     return list(zip(["the answer", *around], found, strict=True))
 
 
-def _print_notes(best: Plan, folder: Path) -> None:
-    for line in assumptions(best.scenario)[1:]:
-        print(line, file=sys.stderr)
-    for doubt in best.doubts:
-        print(f"warning: {doubt}; more workload.requests may change the answer", file=sys.stderr)
-    print(f"written to {folder}", file=sys.stderr)
+def _notes(plan: Plan) -> list[str]:
+    """What step times and memory of the planned system rest on."""
+    only = {plan.system: plan.scenario.systems[plan.system]}
+    return assumptions(plan.scenario.model_copy(update={"systems": only}))[1:]
 
 
-def _write(folder: Path, findings: Findings) -> None:
+def _write(folder: Path, findings: Findings, options: Data) -> None:
     from sim.plan.figure import curve  # matplotlib, slow to import
     from sim.plots.style import save
 
@@ -157,12 +197,16 @@ def _write(folder: Path, findings: Findings) -> None:
         _curves(findings.plans).to_csv(path, index=False)
     with whole_file(folder / "curve.png") as path:
         save(curve(best), path)
-    if best.answer is not None:
+    if best.answer is None:
+        (folder / "answer.yaml").unlink(missing_ok=True)  # of an earlier plan
+    else:
         with whole_file(folder / "answer.yaml") as path:
             path.write_text(dump_scenario(best.scenario), "utf-8")
+    with whole_file(folder / "plan.json") as path:
+        path.write_text(as_json(whole_plan(findings, options, _notes(best))) + "\n", "utf-8")
 
 
-def _curves(plans: list[tuple[dict[str, Any], Plan]]) -> pd.DataFrame:
+def _curves(plans: list[tuple[Labels, Plan]]) -> pd.DataFrame:
     """The curves of all, with what was compared before each row."""
     curves = []
     for labels, plan in plans:

@@ -1,67 +1,77 @@
-"""What a plan has found, for machines."""
+"""What a plan has found, as JSON has it: without infinities, which are null."""
 
+import json
 import math
 from typing import Any
 
-from sim.plan.evaluation import RATIO, Evaluation
+from sim.fingerprint import code_digest, versions
+from sim.plan.evaluation import RATIO
+from sim.plan.findings import Beside, Findings
 from sim.plan.flags import vllm_command
-from sim.plan.plan import Plan, num_gpus
-from sim.plan.prices import Prices, price_of
-from sim.plan.report import Findings
+from sim.plan.plan import Plan, cost_per_hour, num_gpus, ranked_by
+from sim.plan.prices import Prices
+from sim.plan.words import answer_lines
+from sim.scenario.file import plain
+
+Data = dict[str, Any]
 
 
-def as_data(findings: Findings, prices: Prices) -> dict[str, Any]:
-    """What `print_findings` says, for machines."""
-    plans, looks, impossible, best, beside = findings
+def as_json(data: Data) -> str:
+    """Text of plain data."""
+    return json.dumps(_finite(data), indent=1, allow_nan=False)
+
+
+def whole_plan(findings: Findings, options: Data, notes: list[str]) -> Data:
+    """What `as_data` has, and what it rests on. notes: of step times and memory, in words."""
+    return {
+        "versions": versions(plain(findings.best.scenario)),
+        "code": code_digest(),
+        "options": options,
+        "words": answer_lines(findings),
+        "notes": notes,
+        **as_data(findings),
+    }
+
+
+def as_data(findings: Findings) -> Data:
+    """What is printed, for machines."""
+    best, prices = findings.best, findings.prices
+    has_answer = best.answer is not None
     return {
         "alternatives": [
-            {"settings": labels, **_plan_data(plan, prices)} for labels, plan in plans
+            {"settings": labels, **_plan_data(plan, prices)} for labels, plan in findings.plans
         ],
         "tried_coarsely": [
             {
                 "settings": look.labels,
-                "value": look.value,
+                "value": best.goal.plain(look.value),
                 "kept": look.is_kept,
                 "gpus": num_gpus(look.scenario),
             }
-            for look in looks
+            for look in findings.looks
         ],
-        "impossible": len(impossible),
-        "best": _plan_data(best, prices),
-        "neighbours": [_beside_data(name, found, beside[0][1]) for name, found in beside],
-        "vllm": None if best.answer is None else vllm_command(best.scenario, best.system),
+        "impossible": [
+            {"settings": labels, "reason": reason} for labels, reason in findings.impossible
+        ],
+        "ranked_by": ranked_by(best.goal, prices),
+        "warnings": best.doubts,
+        "best": {"settings": findings.plans[0][0], **_plan_data(best, prices)},
+        "neighbours": [_beside_data(best, findings.beside[0], one) for one in findings.beside],
+        "vllm": vllm_command(best.scenario, best.system) if has_answer else None,
     }
 
 
-def _beside_data(name: str, found: Evaluation, answer: Evaluation) -> dict[str, Any]:
-    """difference, half_width: of what is used up of the promise, less what the answer uses up."""
-    promise, used = found.worst
-    difference, half_width = found.less(answer, RATIO + promise)
-    return {
-        "setting": name,
-        "promise": promise,
-        "used": _finite(used),
-        "difference": _finite(difference),
-        "half_width": _finite(half_width),
-    }
-
-
-def _finite(value: float) -> float | None:
-    """JSON has no infinity."""
-    return value if math.isfinite(value) else None
-
-
-def _plan_data(plan: Plan, prices: Prices) -> dict[str, Any]:
-    price = price_of(prices, plan.scenario.hardware)
-    cost = None if price is None else plan.cost_per_million_tokens(price)
+def _plan_data(plan: Plan, prices: Prices) -> Data:
     broken = plan.boundary.broken
     return {
         "find": plan.goal.name,
-        "answer": plan.answer,
-        "broken_at": None if broken is None else plan.goal.values[broken],
+        "answer": None if plan.answer is None else plan.goal.plain(plan.answer),
+        "broken_at": None if broken is None else plan.goal.plain(plan.goal.values[broken]),
         "gpus": plan.num_gpus,
+        "replicas": plan.scenario.replicas.count,
+        "router": plan.scenario.replicas.router,
         "promises": {
-            name: {"used": _finite(used), "half_width": _finite(half_width)}
+            name: {"used": used, "half_width": half_width}
             for name in plan.at_answer.names
             for used, half_width in [plan.at_answer.used(name)]
         },
@@ -70,5 +80,27 @@ def _plan_data(plan: Plan, prices: Prices) -> dict[str, Any]:
         "kept_share": plan.at_answer.interval("kept_share")[0],
         "seeds": len(plan.at_answer.rows),
         "constraint": plan.constraint,
-        "cost_per_million_output_tokens": cost,
+        "cost_per_hour": cost_per_hour(plan.scenario, prices),
+        "cost_per_million_output_tokens": plan.cost_per_million_tokens(prices),
     }
+
+
+def _beside_data(plan: Plan, answer: Beside, beside: Beside) -> Data:
+    """promise: the one that is used up most; difference: of that to the answer, on the same
+    requests."""
+    name, found = beside
+    worst, used = found.worst
+    difference, half_width = found.less(answer[1], RATIO + worst)
+    data = {"setting": name, "promise": worst, "used": used}
+    data |= {"difference": difference, "half_width": half_width}
+    if plan.is_closed_loop:
+        data["output_tokens_per_s"] = found.interval("output_tokens_per_s")[0]
+    return data
+
+
+def _finite(data: Any) -> Any:
+    if isinstance(data, dict):
+        return {key: _finite(value) for key, value in data.items()}
+    if isinstance(data, list):
+        return [_finite(value) for value in data]
+    return None if isinstance(data, float) and not math.isfinite(data) else data

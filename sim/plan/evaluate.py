@@ -18,10 +18,10 @@ from sim.records import Records
 from sim.scenario import Scenario
 from sim.simulate import serve
 from sim.sources import build_workload
-from sim.steady import Warmup, measure, sent, stop_of, window
+from sim.steady import FEWEST_COUNTED, Warmup, measure, sent, stop_of, window
 from sim.sweep.run import Runner
 from sim.sweep.store import Store, key_of
-from workloads import ClosedLoop
+from workloads import ClosedLoop, Workload
 
 GLANCE_RUNS = 2
 
@@ -62,7 +62,7 @@ class Evaluator:
         """
         for num in self._looks:
             (found,) = self.evaluate_all([scenario], num)
-            if found.verdict is not Verdict.UNSURE:
+            if found.verdict is not Verdict.UNSURE or not found.is_steady:
                 break
         return found.verdict, found
 
@@ -126,14 +126,27 @@ def _row(warmup: Warmup, promises: Promises, job: Job) -> Row:
     causes: Row = {}
     for metric in promises.metrics:
         causes |= slow_parts(records.requests[counted], metric, loaded[metric])
+    metrics, is_batch = measure(records, warmup), _comes_at_once(workload)
     return {
-        **measure(records, warmup),
+        **metrics,
+        "fell_back": metrics["fell_back"] and not is_batch,  # which has no warm-up to leave out
         **{f"broken {slo}": share for slo, share in promises.broken(loaded, alone).items()},
         "load_rise": _rise(records, *(measured_ns or (0, stop_of(records)))),
+        "steady": is_batch or _is_steady(records),
         **causes,
         "kept_share": promises.kept(loaded, alone),
         **{RATIO + name: ratio for name, ratio in ratios.items()},
     }
+
+
+def _comes_at_once(workload: Workload) -> bool:
+    return workload.arrival_ns is not None and not bool(workload.arrival_ns.any())
+
+
+def _is_steady(records: Records) -> bool:
+    """Whether ten requests end while others come."""
+    is_ended = (records.requests["finished_ns"] <= stop_of(records)).fillna(False)
+    return bool(is_ended.sum() >= FEWEST_COUNTED)
 
 
 def _rise(records: Records, start_ns: int, stop_ns: int) -> float:

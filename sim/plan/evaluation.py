@@ -24,7 +24,8 @@ class Verdict(Enum):
 class Evaluation:
     """A configuration after some runs.
 
-    rows: of each seed the metrics of `measure`, `kept_share`, and a ratio for each promise.
+    rows: of each seed the metrics of `measure`, `kept_share`, a ratio for each promise, and
+        `steady`: whether enough requests end while others come.
     confidence: of the intervals by which a verdict is given.
     """
 
@@ -69,10 +70,12 @@ class Evaluation:
         """Kept if the whole interval of each ratio is up to 1; broken if one's is above it.
 
         Any of the promises may be the broken one, so those intervals are wider (Bonferroni).
+        Nothing is shown to be kept by runs that are over before they are steady: a load that could
+        not be served for long keeps its promises for a moment.
         """
         if any(self._is_broken(name) for name in self.names):
             return Verdict.BROKEN
-        if all(sum(self.used(name)) <= 1 for name in self.names):
+        if self.is_steady and all(sum(self.used(name)) <= 1 for name in self.names):
             return Verdict.KEPT
         return Verdict.UNSURE
 
@@ -85,9 +88,24 @@ class Evaluation:
     def glance_verdict(self) -> Verdict:
         """Kept, or broken, if each run keeps all promises, or breaks one, by half of the limit."""
         most = [max(float(row[RATIO + name] or 0) for name in self.names) for row in self.rows]
-        if max(most) <= 1 / _FAR:
-            return Verdict.KEPT
-        return Verdict.BROKEN if min(most) >= _FAR else Verdict.UNSURE
+        if min(most) >= _FAR:
+            return Verdict.BROKEN
+        return Verdict.KEPT if self.is_steady and max(most) <= 1 / _FAR else Verdict.UNSURE
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether enough requests end while others come, in every run."""
+        return all(row["steady"] for row in self.rows)
+
+    @property
+    def num_requests(self) -> int:
+        """That are counted, of all runs."""
+        return sum(int(row["requests"] or 0) for row in self.rows)
+
+    @property
+    def num_refused(self) -> int:
+        """Of `num_requests`."""
+        return sum(int(row["refused"] or 0) for row in self.rows)
 
     @property
     def worst(self) -> tuple[str, float]:

@@ -1,5 +1,7 @@
 """The curve of a plan: how far each promise is used up along the setting, and its limit."""
 
+from collections.abc import Iterable
+
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
@@ -25,21 +27,23 @@ def curve(plan: Plan) -> Figure:
             for place, (mean, half_width) in zip(places, points, strict=True)
             if np.isfinite(mean)
         ]
-        if not shown:
-            continue
-        values, means, half_widths = np.array(shown).T
+        colour = SYSTEM_COLOURS[(number + 1) % len(SYSTEM_COLOURS)]
+        values, means, half_widths = np.array(shown).reshape(-1, 3).T
         axes.errorbar(
             values,
             means,
             yerr=half_widths,
             label=name,
-            color=SYSTEM_COLOURS[(number + 1) % len(SYSTEM_COLOURS)],
+            color=colour,
             marker=SYSTEM_MARKERS[number % len(SYSTEM_MARKERS)],
             markersize=5,
             capsize=3,
         )
+        means_of_all = (mean for mean, _ in points)
+        beyond = _beyond(plan, zip(places, means_of_all, strict=True))
+        axes.plot(beyond, [_HIGHEST] * len(beyond), "^", color=colour, ms=8, clip_on=False)
     axes.axhline(1, color="#555555", lw=1, ls="--")
-    axes.text(0.01, 1.02, "limit", transform=axes.get_yaxis_transform(), va="bottom", **SMALL)
+    axes.text(1.01, 1, "limit", transform=axes.get_yaxis_transform(), va="center", **SMALL)
     if plan.answer is not None:
         axes.axvline(plan.answer, color="#555555", lw=1, ls=":")
         words = plan.goal.words(plan.boundary.kept or 0)
@@ -49,13 +53,19 @@ def curve(plan: Plan) -> Figure:
     if max(tried_values) > _LOGARITHMIC * min(tried_values):
         axes.set_xscale("log")
         axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter("{x:,g}")
-    axes.set_xlabel(plan.goal.unit)
+    axes.xaxis.set_major_formatter("{x:,.12g}")
+    axes.set_xlabel(plan.goal.heading)
     axes.set_ylabel("share of the limit that is used")
     tidy(axes)
     figure.legend(frameon=False, loc="outside upper center", ncols=2)
     numbers = [len(evaluation.rows) for evaluation in tried.values()]
-    confidence = plan.at_answer.confidence
-    runs = f"{min(numbers)} to {max(numbers)} runs a point, bars: {confidence * 100:.4g} % interval"
+    confidence = 100 * plan.at_answer.confidence
+    bars = f"bars: {confidence:.4g} % interval, ▲: beyond"
+    runs = f"{min(numbers)} to {max(numbers)} runs a point, {bars}"
     figure.supxlabel(runs, x=0.99, ha="right", **SMALL)
     return figure
+
+
+def _beyond(plan: Plan, means: Iterable[tuple[int, float]]) -> list[float]:
+    """Values at which a promise is broken further than is shown. means: by place."""
+    return [plan.goal.values[place] for place, mean in means if mean > _HIGHEST]

@@ -4,8 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sim.errors import UserError
-from sim.scenario import Scenario
-from sim.scenario.deployed import build_config
+from sim.plan.replications import whole_trace, with_replications
+from sim.scenario import ConstantSpec, FittedSpec, LinearSpec, Scenario
+from sim.scenario.deployed import build_config, build_kv_size
+from sim.scenario.engine import engine_config
 from sim.scenario.file import with_settings
 from sim.sources import build_workload
 
@@ -14,7 +16,6 @@ _RATED = ("constant", "poisson", "gamma", "weibull", "diurnal")  # whose only ra
 _STEP = 1.02  # from one value of a geometric row to the next
 _MOST_BLOCKS = 4_000_000
 _MOST_REPLICAS = 256
-_STRETCHES = 60  # of a trace, to be drawn from
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Goal:
     is_highest: whether the highest value that keeps the promises is wanted, else the lowest.
     values: from the one that keeps them most easily on. start: a place among them. stride: of the
         first steps away from it.
-    apply: the scenario with one of the values.
+    apply: the scenario with one of the values. first: of the first value, why there is none before.
     """
 
     name: str
@@ -34,6 +35,21 @@ class Goal:
     start: int
     stride: int
     apply: Callable[[float], Scenario]
+    first: str = ""
+
+    @property
+    def noun(self) -> str:
+        """What it is in a sentence."""
+        return self.name if self.is_highest else f"number of {self.unit}"
+
+    @property
+    def heading(self) -> str:
+        """Of a column or an axis."""
+        return self.name if self.name == self.unit else f"{self.name}, {self.unit}"
+
+    def plain(self, value: float) -> float:
+        """A whole number but for rates."""
+        return value if self.name == "rate" else int(value)
 
     def words(self, place: int) -> str:
         """A value with its unit."""
@@ -66,27 +82,6 @@ def prepared(scenario: Scenario, find: str, rate: float | None) -> Scenario:
             raise UserError(f"--rate: got one with --find {find}, expected none")
         scenario = _rate_goal(scenario).apply(rate)
     return with_replications(scenario)
-
-
-def with_replications(scenario: Scenario) -> Scenario:
-    """One that another seed makes another: of a trace, stretches are drawn."""
-    spec = scenario.workload
-    shape = spec.shape.build() if spec.shape else None
-    is_random = spec.trace is None or spec.arrivals or (shape and shape.sample < 1)
-    if is_random or (shape and shape.bootstrap_s is not None):
-        return scenario
-    arrival_ns = build_workload(_whole(scenario)).arrival_ns
-    if arrival_ns is None or not arrival_ns[-1]:
-        return scenario
-    scale = spec.shape.rate_scale if spec.shape else 1.0
-    stretch_s = float(f"{arrival_ns[-1] / 1e9 * scale / _STRETCHES:.3g}")
-    return with_settings(scenario, {"workload.shape.bootstrap_s": stretch_s})
-
-
-def _whole(scenario: Scenario) -> Scenario:
-    """With all of its trace, once, as it is."""
-    settings = {"workload.requests": None, "workload.shape.bootstrap_s": None}
-    return with_settings(scenario, settings)
 
 
 def _rate_goal(scenario: Scenario) -> Goal:
@@ -123,7 +118,7 @@ def _rate_goal(scenario: Scenario) -> Goal:
 def _trace_rate(scenario: Scenario) -> float:
     """Of the trace as it is, sessions or requests per second."""
     spec = scenario.workload
-    workload = build_workload(_whole(scenario))
+    workload = build_workload(whole_trace(scenario))
     scale = spec.shape.rate_scale if spec.shape else 1.0
     if workload.arrival_ns is None:
         raise UserError(f"{spec.trace}: has no times, expected workload.arrivals to find a rate")
@@ -152,7 +147,8 @@ def _concurrency_goal(scenario: Scenario) -> Goal:
 
 def _blocks_goal(scenario: Scenario, system: str) -> Goal:
     key = ("systems", system, "num_blocks")
-    values = tuple(reversed(_integers(1, _MOST_BLOCKS)))
+    most = _most_blocks(scenario, system)
+    values = tuple(reversed(_integers(1, most or _MOST_BLOCKS)))
     return Goal(
         name="num_blocks",
         unit="blocks",
@@ -161,7 +157,18 @@ def _blocks_goal(scenario: Scenario, system: str) -> Goal:
         start=_nearest(values, build_config(scenario, system).num_blocks),
         stride=35,
         apply=lambda blocks: with_settings(scenario, {key: int(blocks)}),
+        first=", all that the GPU holds," if most else "",
     )
+
+
+def _most_blocks(scenario: Scenario, system: str) -> int | None:
+    """What a GPU has room for; None where step times are of no GPU in particular."""
+    if isinstance(scenario.latency, ConstantSpec | LinearSpec | FittedSpec):
+        return None
+    # The longest request decides no room; a pool too small for it is not what is asked here.
+    least = engine_config({**scenario.engine_settings(system), "num_blocks": 1}).block_size
+    auto = {("systems", system, "num_blocks"): "auto", "engine.max_model_len": least}
+    return build_kv_size(with_settings(scenario, auto), system).num_blocks
 
 
 def _replicas_goal(scenario: Scenario) -> Goal:
@@ -189,7 +196,9 @@ def _row(low: float, high: float) -> tuple[float, ...]:
 
 
 def _integers(low: int, high: int) -> tuple[float, ...]:
-    return tuple(dict.fromkeys(float(round(value)) for value in _row(low, high + 1)))
+    """From one to the other, both included."""
+    values = (float(round(value)) for value in _row(low, high + 1))
+    return tuple(dict.fromkeys([*(value for value in values if value < high), float(high)]))
 
 
 def _nearest(values: tuple[float, ...], value: float) -> int:

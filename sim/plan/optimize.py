@@ -1,18 +1,20 @@
 """Several settings at once: Optuna proposes combinations, and few of them are searched finely."""
 
-from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Set
+from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sim.errors import UserError
-from sim.plan.alternatives import changed
+from sim.plan.alternatives import Prepare, ready, why_impossible
 from sim.plan.evaluate import GLANCE_RUNS, Evaluator
 from sim.plan.evaluation import Evaluation, Verdict
-from sim.plan.goals import Goal, find_goal
+from sim.plan.findings import Impossible, Labels, Look
+from sim.plan.goals import Goal
 from sim.plan.plan import merit
+from sim.plan.prices import Prices
 from sim.plan.search import find_boundary
 from sim.scenario import Scenario
 
@@ -25,42 +27,17 @@ Places = tuple[int, ...]  # of a value of each setting
 _COARSE = 5  # of a goal's values one
 
 
-@dataclass(frozen=True)
-class Look:
-    """A combination, searched coarsely.
-
-    labels: its settings. scenario: at `value`.
-    value: the highest, or lowest, that keeps all promises in the mean of few runs; else one at
-        which it would be as good as the best so far, and breaks one (is_kept).
-    merit: see `sim.plan.plan.merit`; -inf where it is not known. ratio: of the promise used most.
-    """
-
-    labels: dict[str, Any]
-    scenario: Scenario
-    value: float
-    is_kept: bool
-    merit: float
-    ratio: float
-
-
-@dataclass(frozen=True)
-class Looks:
-    """All combinations that were tried, the best first, and why proposed ones cannot be."""
-
-    all: list[Look]
-    impossible: list[UserError]
-
-
 def look_around(
     scenario: Scenario,
-    prepare: Callable[[Scenario], Scenario],
+    prepare: Prepare,
     find: str,
     evaluator: Evaluator,
     num_trials: int,
-) -> Looks:
+    prices: Prices,
+) -> tuple[list[Look], list[Impossible]]:
     """Try so many combinations of the swept values; equal seeds of the scenario try the same.
 
-    prepare: makes a combination ready to be searched.
+    Returns all that were tried, the best first, and those that were proposed and cannot be.
 
     Raises UserError without Optuna, where no combination can be, and as `Evaluator.judge` does.
     """
@@ -68,7 +45,7 @@ def look_around(
     rng = np.random.default_rng(scenario.seed)
     sizes = [len(values) for values in scenario.sweep.values()]
     looks: dict[Places, Look] = {}
-    impossible: dict[Places, UserError] = {}
+    impossible: dict[Places, tuple[Labels, UserError]] = {}
     best = -float("inf")
     while len(looks) < num_trials and len(looks) + len(impossible) < prod(sizes):
         trial, places = _propose(study, scenario.sweep, rng, looks.keys() | impossible.keys())
@@ -77,20 +54,19 @@ def look_around(
             for (key, values), place in zip(scenario.sweep.items(), places, strict=True)
         }
         try:
-            point = changed(scenario, labels)
-        except UserError as error:  # such as a step smaller than the batch
-            impossible[places] = error
+            point, goal = ready(scenario, labels, prepare, find, evaluator.system)
+        except UserError as error:
+            impossible[places] = labels, error
             study.tell(trial, state=_state("FAIL"))
             continue
-        point = prepare(point)
-        look = look_at(labels, point, find_goal(point, find, evaluator.system), evaluator, best)
+        look = look_at(labels, point, goal, evaluator, best, prices)
         looks[places] = look
         best = max(best, look.merit)
         _tell(study, trial, look)
     if not looks:
-        raise next(iter(impossible.values()))
+        raise next(iter(impossible.values()))[1]
     ranked = sorted(looks.values(), key=lambda look: (-look.merit, look.ratio))
-    return Looks(ranked, list(impossible.values()))
+    return ranked, [why_impossible(*one) for one in impossible.values()]
 
 
 def _new_study(seed: int) -> "Study":
@@ -144,7 +120,12 @@ def _state(name: str) -> Any:
 
 
 def look_at(
-    labels: dict[str, Any], scenario: Scenario, goal: Goal, evaluator: Evaluator, best: float
+    labels: dict[str, Any],
+    scenario: Scenario,
+    goal: Goal,
+    evaluator: Evaluator,
+    best: float,
+    prices: Prices,
 ) -> Look:
     """Search coarsely, unless a glance shows that it is worse than the best so far."""
     goal = replace(
@@ -156,11 +137,13 @@ def look_at(
 
     def judge(place: int) -> tuple[Verdict, Evaluation]:
         (found,) = evaluator.evaluate_all([goal.apply(goal.values[place])], GLANCE_RUNS)
-        return (Verdict.KEPT if found.worst[1] <= 1 else Verdict.BROKEN), found
+        if found.worst[1] > 1:
+            return Verdict.BROKEN, found
+        return (Verdict.KEPT if found.is_steady else Verdict.UNSURE), found
 
     def merit_at(place: int) -> float:
         value = goal.values[place]
-        return merit(goal, value, goal.apply(value), evaluator.system)
+        return merit(goal, value, goal.apply(value), evaluator.system, prices)
 
     def at(place: int, found: Evaluation, *, is_kept: bool) -> Look:
         worth = merit_at(place) if is_kept else -float("inf")

@@ -9,8 +9,11 @@ from sim.plan.evaluate import Evaluator
 from sim.plan.evaluation import Evaluation
 from sim.plan.goals import Goal
 from sim.plan.limits import binding
+from sim.plan.prices import Prices, price_of
 from sim.plan.search import Boundary, find_boundary
 from sim.scenario import Scenario
+from sim.simulate import serve
+from sim.sources import build_workload
 
 _LONG_WARMUP = 0.9  # of what is measured after it; the rule takes half of a run at most
 _MUCH_RISE = 0.1
@@ -34,11 +37,16 @@ class Plan:
         return num_gpus(self.scenario)
 
     @property
-    def merit(self) -> float:
+    def first_refusal(self) -> str | None:
+        """Why the first request is refused, found by one more run; None: none is."""
+        workload = build_workload(self.scenario)
+        return serve(self.scenario, self.system, workload).first_refusal
+
+    def merit(self, prices: Prices) -> float:
         """See `merit`; -inf without an answer."""
         if self.answer is None:
             return -float("inf")
-        return merit(self.goal, self.answer, self.scenario, self.system)
+        return merit(self.goal, self.answer, self.scenario, self.system, prices)
 
     @property
     def answer(self) -> float | None:
@@ -63,24 +71,34 @@ class Plan:
         if self.beyond is None:
             return "none of the values that were tried breaks a promise"
         name, ratio = self.beyond.worst
-        rows = self.beyond.rows
-        if num_refused := sum(int(row["refused"] or 0) for row in rows):
-            num_requests = sum(int(row["requests"] or 0) for row in rows)
-            return f"{num_refused} of {num_requests} requests are refused, which breaks {name}"
+        if refused := self.beyond.num_refused:
+            num_requests = self.beyond.num_requests
+            return f"{refused} of {num_requests} requests are refused, which breaks {name}"
         mean = self.beyond.mean
-        broken = [key for key in rows[0] if key.startswith("broken ")]
+        broken = [key for key in self.beyond.rows[0] if key.startswith("broken ")]
         cause = max(broken, key=mean).removeprefix("broken ") if " of " in name else name
         return f"{name} comes to {ratio:.3g} of its limit; {binding(mean, cause)}"
 
-    def cost_per_million_tokens(self, gpu_price_per_hour: float) -> float | None:
-        """Output tokens, at the answer; None where nothing comes out."""
+    def cost_per_million_tokens(self, prices: Prices) -> float | None:
+        """Output tokens, at the answer; None where nothing comes out, or no price is known."""
         per_s = self.at_answer.interval("output_tokens_per_s")[0]
-        return gpu_price_per_hour * self.num_gpus / 3600 / per_s * 1e6 if per_s else None
+        cost = cost_per_hour(self.scenario, prices)
+        return None if cost is None or not per_s > 0 else cost / 3600 / per_s * 1e6
+
+    @property
+    def _ends_unsteady(self) -> bool:
+        """Whether next to the answer it is the length of the runs that does not tell."""
+        beyond = [place for place in self.boundary.tried if place > (self.boundary.kept or 0)]
+        return bool(beyond) and not self.boundary.tried[min(beyond)].is_steady
 
     @property
     def doubts(self) -> list[str]:
-        """Why the runs at the answer may not be steady, in words."""
+        """Why another answer may be the right one, in words; none without an answer."""
+        if self.answer is None:
+            return []
         rows, found = self.at_answer.rows, []
+        if self._ends_unsteady:
+            found.append("beyond the answer runs are over before they are steady")
         if num_whole := sum(bool(row["fell_back"]) for row in rows):
             found.append(
                 f"in {num_whole} of {len(rows)} runs too few requests are sent or end while others "
@@ -94,7 +112,7 @@ class Plan:
         rise = self.at_answer.interval("load_rise")[0] - 1
         if rise > _MUCH_RISE:
             found.append(f"the load still rises, by {rise:.0%} from one half to the other")
-        return found
+        return [f"{doubt}; more workload.requests may change the answer" for doubt in found]
 
     def curve(self) -> pd.DataFrame:
         """A row for each run: the value, the seed, metrics, and a ratio for each promise."""
@@ -105,13 +123,20 @@ class Plan:
         ]
         return pd.DataFrame(rows)
 
+    @property
+    def is_closed_loop(self) -> bool:
+        """Whether the throughput is up to the system, not to the load."""
+        arrivals = self.scenario.workload.arrivals
+        return arrivals is not None and arrivals.closed_loop is not None
+
 
 def which_system(scenario: Scenario, name: str | None) -> str:
     """The only system, or the one of this name. Raises UserError for any other."""
     if name is None and len(scenario.systems) == 1:
         return next(iter(scenario.systems))
     if name not in scenario.systems:
-        raise UserError(f"system: got {name}, expected one of {', '.join(scenario.systems)}")
+        got = "none" if name is None else repr(name)
+        raise UserError(f"--system: got {got}, expected one of {', '.join(scenario.systems)}")
     return name
 
 
@@ -120,18 +145,34 @@ def num_gpus(scenario: Scenario) -> int:
     return scenario.deployment.tensor_parallel_size * scenario.replicas.count
 
 
-def merit(goal: Goal, value: float, scenario: Scenario, system: str) -> float:
-    """What alternatives are ranked by, more is better: most by a GPU, or least that is needed.
+def cost_per_hour(scenario: Scenario, prices: Prices) -> float | None:
+    """Of all GPUs; None where no price is known."""
+    price = price_of(prices, scenario.hardware)
+    return None if price is None else price * num_gpus(scenario)
 
-    scenario: as it is at the value.
+
+def merit(goal: Goal, value: float, scenario: Scenario, system: str, prices: Prices) -> float:
+    """What alternatives are ranked by, more is better; see `ranked_by`.
+
+    scenario: as it is at the value. prices: of the GPUs of all alternatives, or none.
     """
     gpus = num_gpus(scenario)
+    cost = cost_per_hour(scenario, prices) or gpus
     if goal.is_highest:
-        return value / gpus
+        return value / cost
     if goal.name == "replicas":
-        return float(-gpus)
+        return float(-cost)
     block_size: int = scenario.engine_settings(system)["block_size"]
     return float(-value * block_size * gpus)
+
+
+def ranked_by(goal: Goal, prices: Prices) -> str:
+    """What `merit` is, in words."""
+    if goal.is_highest:
+        return f"{goal.unit} {'for the cost of an hour' if prices else 'a GPU'}"
+    if goal.name == "replicas":
+        return "the cost of an hour" if prices else "GPUs"
+    return "tokens that the pools of all GPUs hold"
 
 
 def make_plan(scenario: Scenario, goal: Goal, evaluator: Evaluator) -> Plan:

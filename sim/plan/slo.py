@@ -18,7 +18,8 @@ METRICS = ("ttft", "tpot", "e2e", "queueing")
 _UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 _FORM = re.compile(
     r"(?P<metric>[a-z0-9]+)(_(?P<statistic>mean|p\d{1,2}(\.\d+)?))?\s*<=?\s*"
-    r"(?P<limit>\d+(\.\d*)?|\.\d+)\s*(?P<unit>s|ms|us|x)"
+    r"(?P<limit>\d+(\.\d*)?|\.\d+)\s*(?P<unit>s|ms|us|x)",
+    re.ASCII,
 )
 _EXAMPLE = "ttft_p99<1s,tpot_p99<50ms, or per request ttft<5x,tpot<80ms"
 
@@ -47,7 +48,7 @@ class Slo:
 def parse_slos(text: str) -> tuple[Slo, ...]:
     """Promises between commas. Raises UserError that names the first that is none."""
     slos = tuple(_parse(part.strip()) for part in text.split(","))
-    if len(set(slos)) < len(slos):
+    if len({(slo.metric, slo.statistic, slo.is_multiple) for slo in slos}) < len(slos):
         raise UserError(f"--slo: got {text!r}, expected each promise once")
     return slos
 

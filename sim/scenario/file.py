@@ -23,7 +23,7 @@ def load_scenario(
 ) -> Scenario:
     """Scenario of a YAML file, with overrides such as "engine.block_size=8" applied.
 
-    checks_points: whether all values of a sweep are tried.
+    checks_points: else what does not go together at a point of its sweep is left to the caller.
 
     Raises UserError with one line for each mistake: file, key path, what came, what was expected.
     """
@@ -63,7 +63,7 @@ def with_settings(scenario: Scenario, settings: Mapping[Any, Any], source: str =
 
     A path is a text with dots, or a tuple where a key may have a dot, as names of systems do.
 
-    Raises UserError, naming `source`, when a value does not fit its key.
+    Raises UserError, naming `source`, when a value does not fit its key, or settings each other.
     """
     # Without defaults: those of one kind of latency are unknown keys of another.
     data = scenario.model_dump(exclude={"sweep"}, exclude_unset=True)

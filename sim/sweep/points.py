@@ -11,15 +11,18 @@ from sim.scenario.yaml_text import parse
 _MOST_RUNS = 100_000
 
 
-def load_swept(path: Path, settings: list[str], sample: int | None = None) -> Scenario:
+def load_swept(
+    path: Path, settings: list[str], sample: int | None = None, *, checks_points: bool = True
+) -> Scenario:
     """A scenario with a sweep over each setting of several values: "engine.block_size=8,16".
 
     A setting of one value overrides a key. sample: so many points are wanted; None: all.
+    checks_points: see `load_scenario`.
 
     Raises UserError for mistakes, as `load_scenario` does.
     """
     overrides = [_as_override(setting) for setting in settings]
-    scenario = load_scenario(path, overrides, checks_points=sample is None)
+    scenario = load_scenario(path, overrides, checks_points=checks_points and sample is None)
     if sample is not None:
         sampled(scenario, sample, str(path))  # for the mistakes of those alone
     return scenario

@@ -41,7 +41,7 @@ def evaluator_of(folder, **more) -> Evaluator:
 
 
 def looks_at(scenario, tmp_path, num_trials):
-    return look_around(scenario, in_place, "rate", evaluator_of(tmp_path), num_trials)
+    return look_around(scenario, in_place, "rate", evaluator_of(tmp_path), num_trials, {})
 
 
 @pytest.mark.slow
@@ -77,10 +77,10 @@ def test_a_small_grid_is_tried_as_a_whole_and_what_cannot_be_is_counted(
             }
         },
     )
-    looks = looks_at(scenario, tmp_path, 50)
-    assert len(looks.all) == 3
-    assert len(looks.impossible) == 1
-    merits = [look.merit for look in looks.all]
+    looks, impossible = looks_at(scenario, tmp_path, 50)
+    assert len(looks) == 3
+    assert len(impossible) == 1
+    merits = [look.merit for look in looks]
     assert merits == sorted(merits, reverse=True)
 
 
@@ -98,7 +98,7 @@ def test_what_is_worse_than_the_best_costs_a_glance(new_scenario, tmp_path):
     )
     runs: list[None] = []
     evaluator = evaluator_of(tmp_path, on_run=lambda: runs.append(None))
-    look = look_at({}, scenario, find_goal(scenario, "rate", "default"), evaluator, 50.0)
+    look = look_at({}, scenario, find_goal(scenario, "rate", "default"), evaluator, 50.0, {})
     assert not look.is_kept
     assert 50 <= look.value < 56
     assert look.merit == -math.inf

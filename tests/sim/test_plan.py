@@ -12,19 +12,21 @@ import pytest
 from sim.attribution import DECODE_PARTS, TTFT_PARTS
 from sim.errors import UserError
 from sim.parallel import LOCAL
-from sim.plan.alternatives import alternatives
+from sim.plan.alternatives import all_ready
 from sim.plan.command import Options, plan_scenario
 from sim.plan.evaluate import Evaluator
 from sim.plan.evaluation import RATIO, Evaluation, Verdict
 from sim.plan.flags import vllm_command
-from sim.plan.goals import find_goal, with_replications
+from sim.plan.goals import find_goal
 from sim.plan.limits import binding, slow_parts
 from sim.plan.neighbours import neighbours
 from sim.plan.plan import Plan, make_plan, merit
-from sim.plan.prices import parse_prices, price_of
+from sim.plan.prices import parse_prices, price_of, refuse_unpriced
+from sim.plan.replications import with_replications
 from sim.plan.search import Boundary, find_boundary
 from sim.plan.slo import Promises, Slo, parse_slos, seconds
 from sim.scenario.deployed import build_config, build_kv_size
+from sim.scenario.file import with_settings
 from sim.steady import Warmup
 from sim.sweep.store import Store
 
@@ -52,6 +54,8 @@ def test_promises_as_they_are_written():
         ("latency<1s", "got 'latency', expected one of ttft, tpot, e2e, queueing"),
         ("ttft<0s", "got a limit of 0 in 'ttft<0s', expected one above 0"),
         ("ttft<1s,ttft<1s", "expected each promise once"),
+        ("ttft_p99<1s,ttft_p99<2s", "expected each promise once"),
+        ("ttft_p99<\uff11s", "expected such as"),  # a full-width 1
         ("ttft<1s,,tpot<1s", "got '', expected such as"),
     ],
 )
@@ -152,14 +156,27 @@ def test_the_boundary_is_the_one_of_all_places(seed):
     assert len(asked) == len(set(asked)) <= 45
 
 
+def test_neighbours_are_compared_under_the_same_seeds():
+    """Differences 1 and 3: mean 2, half-width 12.7 x 1.414 / sqrt(2)."""
+    one, other = (Evaluation(({"m": a}, {"m": b}), ()) for a, b in ((5, 9), (4, 6)))
+    assert one.less(other, "m") == (2.0, pytest.approx(12.706, abs=1e-3))
+    lost = Evaluation(({"m": math.inf}, {"m": 1}), ())
+    assert all(map(math.isnan, lost.less(other, "m")))
+
+
 def test_a_verdict_is_that_of_the_widest_interval():
     """Mean 0.9, deviation 0.1: the half-width with 4 runs is 3.18 x 0.1 / 2 = 0.159."""
-    rows = tuple({RATIO + "x": value} for value in 0.9 + 0.1 * np.array([-1, 1, -1, 1]) * 0.75**0.5)
+    rows = tuple(
+        {RATIO + "x": value, "steady": 1}
+        for value in 0.9 + 0.1 * np.array([-1, 1, -1, 1]) * 0.75**0.5
+    )
     found = Evaluation(rows, ("x",))
     assert found.interval(RATIO + "x") == (pytest.approx(0.9), pytest.approx(0.159, abs=1e-3))
     assert found.verdict is Verdict.UNSURE
     assert Evaluation(rows, ("x",), 0.5).verdict is Verdict.KEPT
     assert Evaluation(rows[:1], ("x",)).verdict is Verdict.UNSURE
+    unsteady = Evaluation(tuple(row | {"steady": 0} for row in rows), ("x",), 0.5)
+    assert unsteady.verdict is Verdict.UNSURE
     lost = Evaluation(({RATIO + "x": math.inf}, {RATIO + "x": 0.5}), ("x",))
     assert lost.verdict is Verdict.BROKEN
 
@@ -168,14 +185,16 @@ def test_that_one_of_many_promises_is_broken_takes_more_to_show():
     """Mean 1.2, half-width 0.159 at 95 %, but 0.309 at the 1 - 0.05 / 6 that six promises need."""
     values = 1.2 + 0.1 * np.array([-1, 1, -1, 1]) * 0.75**0.5
     names = ("x", "a", "b", "c", "d", "e")
-    rows = tuple({RATIO + name: 0.5 for name in names} | {RATIO + "x": one} for one in values)
+    others = {"steady": True, **{RATIO + name: 0.5 for name in names}}
+    rows = tuple(others | {RATIO + "x": one} for one in values)
     assert Evaluation(rows, names[:1]).verdict is Verdict.BROKEN
     assert Evaluation(rows, names).verdict is Verdict.UNSURE
 
 
 def test_what_breaks_a_promise_in_every_run_is_not_kept_at_a_glance():
     """Another in each, so that no mean is above 0.85 of its limit."""
-    rows = ({RATIO + "a": 1.6, RATIO + "b": 0.1}, {RATIO + "a": 0.1, RATIO + "b": 1.6})
+    ratios = ({RATIO + "a": 1.6, RATIO + "b": 0.1}, {RATIO + "a": 0.1, RATIO + "b": 1.6})
+    rows = tuple(row | {"steady": True} for row in ratios)
     assert Evaluation(rows, ("a", "b")).glance_verdict is Verdict.BROKEN
     assert Evaluation(rows, ("a",)).glance_verdict is Verdict.UNSURE
     assert Evaluation(rows[1:], ("a",)).glance_verdict is Verdict.KEPT
@@ -248,7 +267,7 @@ def test_blocks_of_alternatives_are_compared_by_their_tokens(new_scenario):
     """Whoever says how large a block is; and they are sought from where the memory ends."""
     scenario = new_scenario(engine={"num_blocks": "auto"}, systems={"a": {"block_size": 64}})
     goal = find_goal(scenario, "num_blocks", "a")
-    assert merit(goal, 100, scenario, "a") == -6400
+    assert merit(goal, 100, scenario, "a", {}) == -6400
     assert goal.values[goal.start] == pytest.approx(
         build_config(scenario, "a").num_blocks, rel=0.01
     )
@@ -380,6 +399,43 @@ def test_answer_flags_and_files(kvsim):
     assert run.returncode == 0, run.stderr
 
 
+def test_plan_json_has_all_that_was_found_as_valid_json(kvsim):
+    """In the folder what --json prints, in words too, and what it rests on. A pool of one block
+    holds no prompt of 20 tokens: all are refused, which are infinities; it was NaN in JSON."""
+    blocks = ("--set", "engine.num_blocks=1,64", "--set", "workload.prompts.unique=20")
+    args = (*SLO, *FAST, *blocks, "--find", "replicas", "--no-neighbours", "--quiet")
+    done = kvsim("plan", "small.yaml", *args, "--json")
+    assert done.returncode == 0, done.stderr
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(constant)
+
+    printed = json.loads(done.stdout, parse_constant=refuse)
+    kept = json.loads((kvsim.folder / "plans/small/plan.json").read_text(), parse_constant=refuse)
+    assert {key: kept[key] for key in printed} == printed
+    assert set(kept) - set(printed) == {"versions", "code", "options", "words", "notes"}
+    assert kept["options"]["find"] == "replicas"
+    assert kept["options"]["set"][-2:] == [*blocks[1::2]]
+    best = printed["best"]
+    assert type(best["answer"]) is int  # a count, not 1.0
+    assert best["settings"] == {"engine.num_blocks": 64}
+    assert printed["alternatives"][1]["output_tokens_per_s"] is None
+    words = kvsim("plan", "small.yaml", *args).stdout
+    assert "\n".join(kept["words"]) in words
+
+
+def test_without_an_answer_the_one_before_goes(kvsim):
+    """Else answer.yaml stands beside a plan that is not its own."""
+    args = (*FAST, "--find", "replicas", "--no-neighbours", "--quiet")
+    assert kvsim("plan", "small.yaml", *SLO, *args).returncode == 0
+    assert (kvsim.folder / "plans/small/answer.yaml").exists()
+    assert kvsim("plan", "small.yaml", "--slo", "ttft_p99<1ms", *args).returncode == 2
+    assert not (kvsim.folder / "plans/small/answer.yaml").exists()
+    kept = json.loads((kvsim.folder / "plans/small/plan.json").read_text())
+    assert kept["best"]["answer"] is None
+    assert kept["words"][0].startswith("no number of replicas keeps")
+
+
 @pytest.mark.slow
 def test_json_has_what_is_printed(kvsim):
     done = kvsim("plan", "small.yaml", *SLO, *FAST, "--json", "--quiet")
@@ -399,7 +455,8 @@ def test_json_has_what_is_printed(kvsim):
 
 def test_fewest_blocks_are_found(kvsim):
     """A request of 8 + 4 tokens takes one block of 16; one at a time comes, each 100 ms."""
-    done = kvsim("plan", "small.yaml", *SLO, "--find", "num_blocks", "--no-neighbours", "--json")
+    args = ("--find", "num_blocks", "--set", "workload.requests=40", "--no-neighbours", "--json")
+    done = kvsim("plan", "small.yaml", *SLO, *args)
     assert json.loads(done.stdout)["best"]["answer"] == 1
 
 
@@ -417,24 +474,26 @@ def test_what_has_no_step_times_is_no_neighbour_and_no_alternative(new_scenario,
     assert "tensor_parallel_size: 2" in neighbours(new_scenario(), "default")
     no_two_gpus(monkeypatch)
     assert "tensor_parallel_size: 2" not in neighbours(new_scenario(), "default")
-    found = alternatives(
-        new_scenario(sweep={"deployment.tensor_parallel_size": [2, 1, 4]}), "a.yaml"
-    )
-    assert [one.deployment.tensor_parallel_size for _, one in found.possible] == [1, 4]
-    assert [str(error) for error in found.impossible] == ["no tables of tensor parallelism 2"]
+    scenario = new_scenario(sweep={"deployment.tensor_parallel_size": [2, 1, 4]})
+    possible, impossible = alternatives_of(scenario)
+    assert [one.deployment.tensor_parallel_size for _, one, _ in possible] == [1, 4]
+    assert [reason for _, reason in impossible] == ["no tables of tensor parallelism 2"]
 
 
-def test_alternatives_that_cannot_be_are_counted_and_none_is_a_mistake(new_scenario):
+def alternatives_of(scenario):
+    return all_ready(scenario, lambda point: point, "rate", "default", "a.yaml")
+
+
+def test_alternatives_that_cannot_be_are_named_and_none_is_a_mistake(new_scenario):
     """Without chunks a prompt of any length must fit in a step, and 64 tokens are too few."""
     choice = {"engine.enable_chunked_prefill": [True, False], "engine.max_num_batched_tokens": [64]}
-    found = alternatives(new_scenario(sweep=choice), "a.yaml")
-    assert [labels["engine.enable_chunked_prefill"] for labels, _ in found.possible] == [True]
-    (error,) = found.impossible
-    assert str(error).startswith("a.yaml: sweep at engine.enable_chunked_prefill=False, ")
+    possible, impossible = alternatives_of(new_scenario(sweep=choice))
+    assert [labels["engine.enable_chunked_prefill"] for labels, *_ in possible] == [True]
+    ((labels, reason),) = impossible
+    assert labels["engine.enable_chunked_prefill"] is False
+    assert reason.startswith("engine.max_num_batched_tokens: got 64")
     with pytest.raises(UserError, match=r"a\.yaml: sweep at .*=False"):
-        alternatives(
-            new_scenario(sweep=choice | {"engine.enable_chunked_prefill": [False]}), "a.yaml"
-        )
+        alternatives_of(new_scenario(sweep=choice | {"engine.enable_chunked_prefill": [False]}))
 
 
 def test_an_answer_is_kept_whatever_becomes_of_its_neighbours(kvsim, tmp_path, monkeypatch):
@@ -447,7 +506,7 @@ def test_an_answer_is_kept_whatever_becomes_of_its_neighbours(kvsim, tmp_path, m
         find="num_blocks",
         rate=None,
         system=None,
-        attainment="90%",
+        attainment=None,
         seeds=(3, 3),
         warmup="auto",
         gpu_price=None,
@@ -459,7 +518,7 @@ def test_an_answer_is_kept_whatever_becomes_of_its_neighbours(kvsim, tmp_path, m
         quiet=True,
     )
     with pytest.raises(UserError, match="292 years"):
-        plan_scenario(kvsim.folder / "small.yaml", [], options)
+        plan_scenario(kvsim.folder / "small.yaml", ["workload.requests=100"], options)
     assert "num_blocks: 1\n" in (tmp_path / "small/answer.yaml").read_text()
 
 
@@ -480,8 +539,23 @@ def test_alternatives_are_compared(kvsim):
         ((*SLO, "--rate", "3"), "--rate: got one with --find rate, expected none"),
         pytest.param(
             (*SLO, "--find", "num_blocks", "--rate", "1e5", "--set", "workload.requests=4000"),
-            "no num_blocks keeps ttft_p99<1s: even at ",
+            "no number of blocks keeps ttft_p99<1s: even at ",
             marks=pytest.mark.slow,
+        ),
+        (
+            (*SLO, "--find", "replicas", "--set", "replicas=2,3"),
+            "--set replicas: got several values, expected one: --find replicas sets it",
+        ),
+        (
+            (*SLO, "--find", "num_blocks", "--set", "engine.num_blocks=300,400"),
+            "--set engine.num_blocks: got several values, expected one: --find num_blocks sets it",
+        ),
+        (
+            (
+                *(*SLO, "--find", "replicas", "--rate", "3"),
+                *("--set", "workload.arrivals.constant.rate=3,4"),
+            ),
+            "--set workload.arrivals.constant.rate: got several values, expected one: --rate sets",
         ),
         (
             (
@@ -491,8 +565,18 @@ def test_alternatives_are_compared(kvsim):
             ),
             "got windows, expected one of constant, poisson",
         ),
-        ((*SLO, "--set", "systems={a: {}, b: {}}"), "system: got None, expected one of a, b"),
-        ((*SLO, "--attainment", "2"), "--attainment: got '2', expected a share"),
+        ((*SLO, "--set", "systems={a: {}, b: {}}"), "--system: got none, expected one of a, b"),
+        (("--slo", "ttft<1s", "--attainment", "2"), "--attainment: got '2', expected a share"),
+        ((*SLO, "--attainment", "95%"), "--attainment: got 95% for ttft_p99<1s,tpot_p99<50ms, exp"),
+        ((*SLO, "--seeds", "8", "--most-seeds", "4"), "--most-seeds: got 4, expected 8 (--seeds)"),
+        (
+            (
+                *(*SLO, "--set", "engine.num_blocks=auto", "--set", "hardware=t4,v100-32gb"),
+                *("--set", "model=llama-3.1-70b"),
+            ),
+            "small.yaml (with --set): sweep at hardware='t4': engine.num_blocks: auto leaves 0",
+        ),
+        ((*SLO, "--set", "model=none,no"), "model: got 'none', expected"),
     ],
 )
 def test_mistakes_and_what_cannot_be_are_one_line(kvsim, args, message):
@@ -592,6 +676,100 @@ def test_number_types_that_vllm_refuses_and_replicas_are_said(new_scenario):
     assert [one for one in options if "dtype" in one or "quant" in one] == ["--dtype float16"]
 
 
+def test_no_more_blocks_are_searched_than_the_gpu_holds(new_scenario):
+    """An RTX 4090 has 24 GB beside none of which 4,000,000 blocks fit; nor do 4096 tokens more
+    or less in the longest request make room."""
+    gpu = new_scenario(latency="roofline", hardware="rtx-4090", engine={"num_blocks": "auto"})
+    most = build_config(gpu, "default").num_blocks
+    longer = with_settings(gpu, {"engine.num_blocks": 9, "engine.max_model_len": 8000})
+    assert find_goal(longer, "num_blocks", "default").values[0] == most
+    assert find_goal(new_scenario(), "num_blocks", "default").values[0] == 4_000_000
+
+
+def test_refused_requests_and_the_least_there_is_are_said(kvsim):
+    args = (*SLO, *FAST, "--no-neighbours", "--quiet")
+    small = ("--set", "engine.num_blocks=1", "--set", "workload.prompts.unique=20")
+    done = kvsim("plan", "small.yaml", *args, *small)
+    assert done.returncode == 2
+    assert "requests are refused, the first: request 0: 20 prompt" in done.stderr
+    assert len(done.stderr.splitlines()) == 1  # no warnings of a figure without lines
+    least = kvsim("plan", "small.yaml", *args, "--find", "replicas")
+    assert least.stdout.startswith(
+        "lowest number of replicas that keeps every promise: 1 replica\nit is the least there is\n"
+    )
+    several = kvsim("plan", "small.yaml", *args, "--find", "replicas", "--rate", "150").stdout
+    count = re.search(r"promise: (\d+) replicas", several)[1]
+    assert f"# on each of {count} replicas, behind a router: round-robin\n" in (several)
+
+
+def test_only_the_pool_of_the_planned_system_is_noted(kvsim):
+    gpu = ("--set", "latency=roofline", "--set", "engine.num_blocks=auto")
+    systems = ("--set", "systems={a: {}, b: {block_size: 32}}", "--system", "a")
+    args = ("--find", "replicas", "--set", "workload.requests=40", "--no-neighbours")
+    done = kvsim("plan", "small.yaml", *SLO, *gpu, *systems, *args)
+    assert done.returncode == 0, done.stderr
+    assert "a: GPU KV cache size" in done.stderr
+    assert "b" not in [line[0] for line in done.stderr.splitlines()]
+
+
+def test_what_cannot_be_is_told_and_the_others_are_searched(kvsim):
+    """Weights of 141 GB on one GPU of 80 GB; 32 heads on 3 GPUs."""
+    gpu = ("--set", "latency=roofline", "--set", "engine.num_blocks=auto")
+    several = ("--set", "model=llama-3.1-70b,llama-3.1-8b")
+    parts = ("--set", "deployment.tensor_parallel_size=3,1")
+    rest = ("--set", "workload.requests=40", "--find", "replicas", "--no-neighbours", "--quiet")
+    args = (*SLO, *gpu, *several, *parts, *rest)
+    done = kvsim("plan", "small.yaml", *args, "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    (one,) = found["alternatives"]
+    assert one["settings"] == {"model": "llama-3.1-8b", "deployment.tensor_parallel_size": 1}
+    reasons = [impossible["reason"] for impossible in found["impossible"]]
+    assert len(reasons) == 3
+    assert sum(reason.startswith("engine.num_blocks: auto leaves 0 blocks") for reason in reasons)
+    text = kvsim("plan", "small.yaml", *args).stdout
+    assert text.startswith("cannot be: model=llama-3.1-70b, deployment.tensor_parallel_size=3; ")
+    assert "the best: model=llama-3.1-8b, deployment.tensor_parallel_size=1\n" in text
+
+
+def test_of_equals_the_one_with_more_to_spare_is_best(kvsim):
+    """One replica is enough with steps of 10 ms and of 2 ms."""
+    values = ("--set", "latency.step_time_s=0.01,0.002", "--find", "replicas")
+    done = kvsim("plan", "small.yaml", *SLO, *FAST, *values, "--no-neighbours", "--json")
+    settings = [one["settings"] for one in json.loads(done.stdout)["alternatives"]]
+    assert [one["latency.step_time_s"] for one in settings] == [0.002, 0.01]
+
+
+BURST = ("--set", "workload.arrivals={poisson: {rate: 20}}", "--set", "workload.requests=100")
+
+
+def test_a_burst_that_is_over_at_once_shows_no_rate(kvsim):
+    """A request takes 40 ms. Of 100 ten end before the last comes if 90 come in that time, 2250 a
+    second; beyond, a promise of a second is kept for as long as the burst lasts."""
+    args = ("--slo", "ttft_p99<1s", *BURST, "--no-neighbours")
+    done = kvsim("plan", "small.yaml", *args, "--json", "--quiet")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["best"]["answer"] < 3500  # gaps are random
+    (warning,) = [line for line in found["warnings"] if "beyond the answer" in line]
+    assert f"warning: {warning}" in kvsim("plan", "small.yaml", *args, "--quiet").stdout
+
+
+def test_without_a_steady_run_there_is_no_answer(kvsim):
+    args = (*BURST, "--find", "replicas", "--rate", "1e5", "--quiet")
+    done = kvsim("plan", "small.yaml", "--slo", "ttft_p99<1s", *args)
+    assert done.returncode == 2
+    assert "no answer: even at 256 replicas fewer than 10 of 100 requests end" in done.stderr
+
+
+def test_requests_that_all_come_at_once_need_no_steady_run(new_scenario, tmp_path):
+    """Five of 40 ms each in one batch."""
+    trace = tmp_path / "t.csv"
+    trace.write_text("arrival_s,prompt_tokens,output_tokens\n" + "0,8,4\n" * 5)
+    scenario = new_scenario(workload={"trace": str(trace)})
+    assert planned(scenario, "e2e_p99<1s", tmp_path, find="replicas").answer == 1
+
+
 def test_settings_of_a_system_win_over_those_of_all(new_scenario):
     """What is found and what is varied is what the system runs with."""
     systems = {"a.b": {"num_blocks": 100, "max_num_batched_tokens": 512}}
@@ -623,9 +801,44 @@ def test_prices_are_of_gpus_there_are():
     prices = parse_prices("h100-80gb=3, a100-80gb=1.5")
     assert (price_of(prices, "h100-80gb"), price_of(prices, "l4")) == (3, None)
     assert price_of(parse_prices("2"), "l4") == 2
-    for text in ("h100=3", "a100-80gb=much", "-1"):
-        with pytest.raises(UserError, match="got"):
+    for text in ("h100=3", "a100-80gb=much", "-1", "", "0", "2,", "l4=1,l4=2", "1,2"):
+        with pytest.raises(UserError, match=r"^--gpu-price: "):
             parse_prices(text)
+    refuse_unpriced({}, ["l4"])
+    refuse_unpriced(prices, ["h100-80gb", "a100-80gb"])
+    with pytest.raises(UserError, match="--gpu-price: got none of l4, expected one of each"):
+        refuse_unpriced(prices, ["h100-80gb", "l4"])
+
+
+def test_alternatives_are_ranked_by_what_they_cost_where_that_is_known(new_scenario):
+    """Rates and counts by hand: one dear GPU against two cheap ones."""
+    dear = new_scenario(hardware="h100-80gb")
+    cheap = new_scenario(hardware="l40s", replicas={"count": 2})
+    prices = {"h100-80gb": 30.0, "l40s": 1.0}
+    for find, dear_value, cheap_value in (("rate", 20, 10), ("replicas", 1, 2)):
+        goal = find_goal(dear, find, "default")
+        by_gpus = [
+            merit(goal, dear_value, dear, "default", {}),
+            merit(goal, cheap_value, cheap, "default", {}),
+        ]
+        by_cost = [
+            merit(goal, dear_value, dear, "default", prices),
+            merit(goal, cheap_value, cheap, "default", prices),
+        ]
+        assert by_gpus[0] > by_gpus[1], find
+        assert by_cost[0] < by_cost[1], find
+
+
+def test_the_best_alternative_comes_first_and_is_named(kvsim):
+    """Steps of 20 ms serve half of what those of 10 ms do."""
+    values = ("--set", "latency.step_time_s=0.02,0.01", "--gpu-price", "2")
+    done = kvsim("plan", "small.yaml", *SLO, *FAST, *values, "--no-neighbours", "--quiet")
+    assert done.returncode == 0, done.stderr
+    title, _, first, second, *rest = done.stdout.splitlines()
+    assert title.strip() == ("alternatives, the best first by requests/s for the cost of an hour")
+    assert first.split()[0] == "0.01"
+    assert second.split()[0] == "0.02"
+    assert "the best: latency.step_time_s=0.01" in rest
 
 
 def test_traces_are_replicated_by_their_stretches(new_scenario, tmp_path):

@@ -1,0 +1,28 @@
+"""Other runs of the same load: seeds, and of a trace its stretches."""
+
+from sim.scenario import Scenario
+from sim.scenario.file import with_settings
+from sim.sources import build_workload
+
+_STRETCHES = 60  # of a trace, to be drawn from
+
+
+def with_replications(scenario: Scenario) -> Scenario:
+    """One that another seed makes another: of a trace, stretches are drawn."""
+    spec = scenario.workload
+    shape = spec.shape.build() if spec.shape else None
+    is_random = spec.trace is None or spec.arrivals or (shape and shape.sample < 1)
+    if is_random or (shape and shape.bootstrap_s is not None):
+        return scenario
+    arrival_ns = build_workload(whole_trace(scenario)).arrival_ns
+    if arrival_ns is None or not arrival_ns[-1]:
+        return scenario
+    scale = spec.shape.rate_scale if spec.shape else 1.0
+    stretch_s = float(f"{arrival_ns[-1] / 1e9 * scale / _STRETCHES:.3g}")
+    return with_settings(scenario, {"workload.shape.bootstrap_s": stretch_s})
+
+
+def whole_trace(scenario: Scenario) -> Scenario:
+    """With all of its trace, once, as it is."""
+    settings = {"workload.requests": None, "workload.shape.bootstrap_s": None}
+    return with_settings(scenario, settings)

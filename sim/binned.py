@@ -8,7 +8,8 @@ from engine.kv_manager import KVUsage
 
 FloatArray = npt.NDArray[np.float64]
 
-NUM_BINS = 400
+_MOST_BINS = 400
+BINS_IN_WORDS = f"means over spells of equal length, at most {_MOST_BINS}"
 
 
 def binned(steps: pd.DataFrame, columns: list[str]) -> tuple[FloatArray, FloatArray]:
@@ -17,7 +18,7 @@ def binned(steps: pd.DataFrame, columns: list[str]) -> tuple[FloatArray, FloatAr
     steps: at least one. Of several replicas, whose steps cover the same time: their sums.
     """
     parts = [part for _, part in steps.groupby("replica")] if "replica" in steps else [steps]
-    num_bins = min(NUM_BINS, max(map(len, parts)))
+    num_bins = min(_MOST_BINS, max(map(len, parts)))
     means = [_of_one(part, columns, num_bins) for part in parts]
     return means[0][0], np.sum([values for _, values in means], axis=0)
 

@@ -141,6 +141,11 @@ def rounded_up(half_width: float, cell: str) -> str:
     return f"{math.ceil(half_width * 10**decimals) / 10**decimals:.{decimals}f}"
 
 
+def seconds_in_words(seconds: float) -> str:
+    """With three digits, in seconds or milliseconds."""
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{milliseconds(seconds)} ms"
+
+
 def with_interval(mean: float, half_width: float | None) -> str:
     """A mean, and how far the truth may be from it with the same decimals."""
     cell = number(mean)

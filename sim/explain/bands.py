@@ -14,6 +14,7 @@ LATENCIES = {
     "ttft": ("first_token_ns", TTFT_PARTS),
     "e2e": ("finished_ns", (*TTFT_PARTS, *DECODE_PARTS)),
 }
+BANDS = {0: "all", 50: "p50 and above", 90: "p90 and above", 99: "p99 and above"}
 _MOST_FOR_ONE = 0.5  # share from which one part tells enough
 
 

@@ -5,14 +5,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from sim.attribution import TTFT_PARTS
-from sim.explain.bands import Band, band
+from sim.explain.bands import BANDS, Band, band
 from sim.explain.words import WORDS
 from sim.one_run import OneRun, point_in_words
 from sim.plots.bars import Part, percent_bars
 from sim.plots.colours import HATCHED_PART, PART_COLOURS
 from sim.plots.style import legend_below, panels, title
-
-_BANDS = {0: "all", 50: "p50 and above", 90: "p90 and above", 99: "p99 and above"}
+from sim.tables import seconds_in_words
 
 
 def attribution(runs: list[OneRun]) -> Figure:
@@ -22,19 +21,16 @@ def attribution(runs: list[OneRun]) -> Figure:
     """
     figure, panel_axes = panels([run.system for run in runs], 1.5, "% of TTFT", shares_y=False)
     for axes, run in zip(panel_axes, runs, strict=True):
-        _draw_bars(axes, [band(run.requests, "ttft", percent) for percent in _BANDS])
+        _draw_bars(axes, [band(run.requests, "ttft", percent) for percent in BANDS])
     legend_below(figure, most_columns=3)
     title(figure, f"Where TTFT comes from, {point_in_words(runs[0])}")
     return figure
 
 
-def _seconds(mean_s: float) -> str:
-    return f"{mean_s:.3g} s" if mean_s >= 1 else f"{1000 * mean_s:.3g} ms"
-
-
 def _draw_bars(axes: Axes, bands: list[Band]) -> None:
     names = [
-        f"{words}: {_seconds(b.mean_s)}" for words, b in zip(_BANDS.values(), bands, strict=True)
+        f"{words}: {seconds_in_words(b.mean_s)}"
+        for words, b in zip(BANDS.values(), bands, strict=True)
     ]
     parts = [
         Part(

@@ -3,11 +3,9 @@
 from pathlib import Path
 
 from sim.errors import UserError
-from sim.explain.selection import parse_at
-from sim.plots.run_figures import FIGURES, Shown, shown_of
+from sim.plots.run_figures import FIGURES
 from sim.plots.style import save
-from sim.run_folder import read_summary
-from sim.run_tables import read_runs
+from sim.shown import read_shown
 from sim.whole_file import whole_file
 
 SUFFIXES = (".png", ".svg")
@@ -28,13 +26,3 @@ def plot(folder: Path, name: str, out: Path, at: list[str]) -> None:
         raise UserError(f"{folder}: has no figure {name!r}, which needs {FIGURES[name].needs}")
     with whole_file(out) as path:
         save(figure, path)
-
-
-def read_shown(folder: Path, at: list[str]) -> Shown:
-    """What figures of a run folder are drawn from. Raises UserError as `plot` does."""
-    runs = read_runs(folder)
-    values = parse_at(at, list(runs[0].labels))
-    meant = [run for run in runs if run.labels.items() >= values.items()]
-    if not any(run.is_served for run in meant):
-        raise UserError(f"{folder}: no request is served{' at ' if at else ''}{', '.join(at)}")
-    return shown_of(read_summary(folder), runs, values)

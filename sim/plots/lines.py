@@ -6,8 +6,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from sim.metrics import half_width_95
 from sim.one_run import OneRun, point_in_words, words
+from sim.over_seeds import over_seeds
 from sim.plots.colours import SYSTEM_COLOURS
 from sim.plots.style import (
     SECONDS,
@@ -66,13 +66,12 @@ def _draw_lines(
 ) -> None:
     """Mean over the seeds against the key, one line a system, with 95 % confidence intervals."""
     for number, (system, rows) in enumerate(summary.groupby("system", sort=False)):
-        groups = rows.groupby(key, dropna=False)[metric]
-        half_widths = groups.apply(lambda values: half_width_95(values.to_numpy()))
-        has_intervals = half_widths.notna().any()
+        found = over_seeds(rows, key, metric)
+        has_intervals = found["half_width"].notna().any()
         axes.errorbar(
-            groups.mean().index,
-            groups.mean(),
-            yerr=half_widths if has_intervals else None,
+            found.index,
+            found["mean"],
+            yerr=found["half_width"] if has_intervals else None,
             label=str(system) if with_label else None,
             color=SYSTEM_COLOURS[number % len(SYSTEM_COLOURS)],
             marker=SYSTEM_MARKERS[number % len(SYSTEM_MARKERS)],

@@ -5,11 +5,11 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from engine.kv_manager import KVUsage
-from sim.binned import NUM_BINS, pool_shares
+from sim.binned import BINS_IN_WORDS, pool_shares
 from sim.one_run import OneRun, point_in_words
 from sim.plots.bars import Part, percent_bars
 from sim.plots.colours import LEDGER_COLOURS
-from sim.plots.style import legend_below, panels, title
+from sim.plots.style import SMALL, legend_below, panels, title
 
 
 def kv_memory(runs: list[OneRun]) -> Figure:
@@ -31,7 +31,8 @@ def kv_memory(runs: list[OneRun]) -> Figure:
     figure.supylabel("% of KV slots", fontsize="medium")
     legend_below(figure)
     where = point_in_words(runs[0])
-    title(figure, f"KV memory over time, {where}; means over 1/{NUM_BINS} of the time")
+    figure.supxlabel(BINS_IN_WORDS, x=0.99, ha="right", **SMALL)
+    title(figure, f"KV memory over time, {where}")
     return figure
 
 

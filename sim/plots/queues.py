@@ -2,10 +2,10 @@
 
 from matplotlib.figure import Figure
 
-from sim.binned import NUM_BINS, binned
+from sim.binned import BINS_IN_WORDS, binned
 from sim.one_run import OneRun, point_in_words
 from sim.plots.colours import QUEUE_COLOURS
-from sim.plots.style import legend_below, panels, tidy, title
+from sim.plots.style import SMALL, legend_below, panels, tidy, title
 
 
 def queues(runs: list[OneRun]) -> Figure:
@@ -23,5 +23,6 @@ def queues(runs: list[OneRun]) -> Figure:
     figure.supylabel("sequences", fontsize="medium")
     legend_below(figure)
     where = point_in_words(runs[0])
-    title(figure, f"Queues over time, {where}; means over 1/{NUM_BINS} of the time")
+    figure.supxlabel(BINS_IN_WORDS, x=0.99, ha="right", **SMALL)
+    title(figure, f"Queues over time, {where}")
     return figure

@@ -7,26 +7,15 @@ from typing import NamedTuple
 import pandas as pd
 from matplotlib.figure import Figure
 
-from sim.one_run import OneRun, last_point
+from sim.one_run import OneRun
 from sim.plots.attribution import attribution
 from sim.plots.lines import latency, latency_distribution, throughput
 from sim.plots.memory import kv_memory, kv_shares
-from sim.plots.prefix_cache import has_looked, prefix_cache
+from sim.plots.prefix_cache import prefix_cache
 from sim.plots.queues import queues
 from sim.plots.style import save
-
-
-class Shown(NamedTuple):
-    """What figures of a run are drawn from.
-
-    summary: all its rows. key: of what was swept, if that is one number. runs: of each system at
-    one point of the sweep, each serving somebody. at_point: the rows of all seeds there.
-    """
-
-    summary: pd.DataFrame
-    key: str | None
-    runs: list[OneRun]
-    at_point: pd.DataFrame
+from sim.prefix_shares import has_looked
+from sim.shown import Shown, shown_of
 
 
 class RunFigure(NamedTuple):
@@ -83,18 +72,6 @@ _UNASKED = (
 )
 
 
-def shown_of(summary: pd.DataFrame, runs: list[OneRun], at: dict[str, str] | None = None) -> Shown:
-    """The last point at which anybody is served, of those with these values of swept keys.
-
-    summary: has a row for each run, in the same order. In one of them a request is served.
-    """
-    wanted = (at or {}).items()
-    last = last_point(run for run in runs if run.labels.items() >= wanted)
-    served = [place for place, run in enumerate(runs) if run.is_served]
-    at_point = [place for place in served if runs[place].labels == last[0].labels]
-    return Shown(summary, _swept_number(summary, runs), last, summary.iloc[at_point])
-
-
 def draw_figures(folder: Path, summary: pd.DataFrame, runs: list[OneRun]) -> None:
     """PNG files for a run: against what was swept if that is one number, and of its last point.
 
@@ -104,11 +81,3 @@ def draw_figures(folder: Path, summary: pd.DataFrame, runs: list[OneRun]) -> Non
     for name in _UNASKED:
         if figure := FIGURES[name].draw(shown):
             save(figure, folder / f"{name}.png")
-
-
-def _swept_number(summary: pd.DataFrame, runs: list[OneRun]) -> str | None:
-    """The swept key, when there is only one and its values are numbers."""
-    keys = list(runs[0].labels)
-    if len(keys) != 1 or pd.api.types.is_bool_dtype(summary[keys[0]]):
-        return None
-    return keys[0] if pd.api.types.is_numeric_dtype(summary[keys[0]]) else None

@@ -9,6 +9,8 @@ from typing import Any
 from sim.report.page import Block, Cell, Code, Section, Table, Words
 from sim.scenario import Scenario
 
+_SHOWN = ("num_blocks", "block_size", "max_num_seqs", "max_num_batched_tokens")  # of the engine
+
 
 def ending(folder: Path, scenario: Scenario, about: dict[str, Any], command: str) -> list[Section]:
     """The last sections. about: versions and code. command: of kvsim, and its options."""
@@ -19,20 +21,22 @@ def ending(folder: Path, scenario: Scenario, about: dict[str, Any], command: str
 
 
 def settings(scenario: Scenario) -> Table:
-    """The settings that matter most, and in what the systems differ."""
-    engine, workload, deployment = scenario.engine, scenario.workload, scenario.deployment
+    """The settings that matter most, swept ones with all values, and in what systems differ."""
+    engine, workload = scenario.engine, scenario.workload
     load = f"trace {Path(workload.trace).name}" if workload.trace else "drawn requests"
     said = {
         "model": scenario.model,
-        "hardware": f"{deployment.tensor_parallel_size} x {scenario.hardware} a replica",
+        "hardware": scenario.hardware,
+        "deployment.tensor_parallel_size": scenario.deployment.tensor_parallel_size,
         "replicas": f"{scenario.replicas.count}, {scenario.replicas.router}",
-        "step times": scenario.latency.kind,
-        "pool": f"{engine.num_blocks} blocks of {engine.block_size} tokens",
-        "limits": f"{engine.max_num_seqs} sequences, {engine.max_num_batched_tokens} tokens a step",
-        "load": f"{f'{workload.requests:,} ' if workload.requests else ''}{load}",
-        **{name: _changed(scenario, name) for name in scenario.systems},
+        "latency": scenario.latency.kind,
+        **{f"engine.{name}": getattr(engine, name) for name in _SHOWN},
+        "workload": f"{f'{workload.requests:,} ' if workload.requests else ''}{load}",
+        **{f"system {name}": _changed(scenario, name) for name in scenario.systems},
     }
-    return Table(("setting", "value"), [[Cell(key), Cell(value)] for key, value in said.items()])
+    said |= {key: ", ".join(map(_plain, values)) for key, values in scenario.sweep.items()}
+    rows = [[Cell(key), Cell(_plain(value))] for key, value in said.items()]
+    return Table(("setting", "value"), rows)
 
 
 def _changed(scenario: Scenario, system: str) -> str:

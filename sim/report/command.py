@@ -19,7 +19,11 @@ def _page(folder: Path) -> Page:
     """By what is in the folder."""
     if (folder / FILE).is_file():
         return page_of_plan(folder)
-    return page_of_sweep(folder) if (folder / TABLE).is_file() else page_of_run(folder)
+    if (folder / TABLE).is_file():
+        return page_of_sweep(folder)
+    if (folder / "run.json").is_file():
+        return page_of_run(folder)
+    raise UserError(f"{folder}: is no folder that `kvsim run`, `sweep` or `plan` has left")
 
 
 def write_report(folder: Path, out: Path | None = None, *, quiet: bool = False) -> None:

@@ -32,7 +32,7 @@ COLUMNS = {
     "preemptions": Column("pre-\nempted"),
     "refused": Column("refused"),
 }
-_ONLY_IF_ANY = ("prefix_hit_share", "preemptions", "refused", "slo_share")
+_ONLY_IF_ANY = ("prefix_hit_share", "preemptions", "refused")
 
 
 def comparison(summary: pd.DataFrame, within: tuple[str, ...] = ()) -> Table:

@@ -7,19 +7,21 @@ import pandas as pd
 
 from sim.attribution import TTFT_PARTS
 from sim.binned import binned, pool_shares
-from sim.explain.bands import band
+from sim.explain.bands import BANDS, band
 from sim.explain.words import WORDS
-from sim.metrics import half_width_95
 from sim.one_run import OneRun, words
+from sim.over_seeds import over_seeds
 from sim.plots.colours import (
+    HATCHED_PART,
     LEDGER_COLOURS,
     PART_COLOURS,
     PREFIX_COLOURS,
     QUEUE_COLOURS,
     SYSTEM_COLOURS,
 )
-from sim.plots.prefix_cache import LABELS, prefix_shares
+from sim.prefix_shares import LABELS, prefix_shares
 from sim.report.panels import Trace, panels, rounded
+from sim.tables import seconds_in_words
 
 Figure = dict[str, Any]
 
@@ -28,9 +30,9 @@ SYMBOLS = ("circle", "square", "diamond", "triangle-down", "triangle-up", "penta
 _MOST_POINTS = 400  # of a distribution
 _WIDE = 8  # highest by lowest value from which an axis is logarithmic
 _TIME = {"title": {"text": "simulated time (s)"}, "hoverformat": ".4g"}
-_BANDS = {0: "all", 90: "p90 and above", 99: "p99 and above"}
 _FAINT = "rgba(128,128,128,0.18)"  # on light ground and dark
 _BAR_PX = 42
+_HATCHED = {"color": PART_COLOURS[HATCHED_PART], "pattern": {"shape": "/", "fgcolor": "white"}}
 _LEAST_LABELLED_PERCENT = 4  # narrower ones have no room for a number
 _TICKS_S = [base * 10.0**power for power in range(-5, 6) for base in (1, 3)]
 
@@ -79,22 +81,26 @@ def _lines(summary: pd.DataFrame, key: str, line: _Line) -> list[Trace]:
     traces = []
     colour_of = colours(list(summary["system"].unique()))
     for number, (system, rows) in enumerate(summary.groupby("system", sort=False)):
-        groups = (line.scale * rows[line.metric]).groupby(rows[key], dropna=False)
-        half_widths = groups.apply(lambda values: half_width_95(values.dropna().to_numpy(float)))
+        found = line.scale * over_seeds(rows, key, line.metric)
         trace: Trace = {
             "type": "scatter",
             "mode": "lines+markers",
             "name": str(system),
-            "x": rounded(groups.mean().index),
-            "y": rounded(groups.mean()),
+            "x": rounded(found.index),
+            "y": rounded(found["mean"]),
             "line": {"color": colour_of[str(system)], "dash": line.dash},
             "marker": {"symbol": SYMBOLS[number % len(SYMBOLS)], "size": 7},
             "hovertemplate": f"{system}{line.what} %{{y:.4g}}{line.unit}<extra></extra>",
         }
-        if half_widths.notna().any():
-            trace["error_y"] = {"type": "data", "array": rounded(half_widths), "thickness": 1.2}
+        add_intervals(trace, found["half_width"])
         traces.append(trace)
     return traces
+
+
+def add_intervals(trace: Trace, half_widths: pd.Series) -> None:
+    """Bars, where there are any."""
+    if half_widths.notna().any():
+        trace["error_y"] = {"type": "data", "array": rounded(half_widths), "thickness": 1.2}
 
 
 def _swept_axis(summary: pd.DataFrame, key: str) -> dict[str, Any]:
@@ -209,9 +215,10 @@ def attribution(runs: list[OneRun]) -> Figure:
     """What TTFT is made of, of all and of the slow requests, a panel for each run."""
     traces, names = [], []
     for run in runs:
-        bands = [band(run.requests, "ttft", percent) for percent in _BANDS]
+        bands = [band(run.requests, "ttft", percent) for percent in BANDS]
         of_run = [
-            f"{what}: {b.mean_s:.3g} s" for what, b in zip(_BANDS.values(), bands, strict=True)
+            f"{what}: {seconds_in_words(b.mean_s)}"
+            for what, b in zip(BANDS.values(), bands, strict=True)
         ]
         names.append(of_run)
         traces.append(
@@ -223,6 +230,7 @@ def attribution(runs: list[OneRun]) -> Figure:
                     of_run,
                 )
                 | {"legendrank": TTFT_PARTS.index(part)}
+                | ({"marker": _HATCHED} if part == HATCHED_PART else {})
                 for part in TTFT_PARTS
                 if any(b.parts_s[part] for b in bands)
             ]

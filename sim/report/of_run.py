@@ -3,11 +3,9 @@
 import json
 from pathlib import Path
 
-from sim.binned import NUM_BINS
+from sim.binned import BINS_IN_WORDS
 from sim.one_run import OneRun, point_in_words
-from sim.plots.command import read_shown
-from sim.plots.prefix_cache import has_looked
-from sim.plots.run_figures import Shown
+from sim.prefix_shares import has_looked
 from sim.report import figures
 from sim.report.about import ending
 from sim.report.comparison import comparison
@@ -17,6 +15,7 @@ from sim.report.verdict import sentences
 from sim.run_command import assumptions
 from sim.run_folder import read_classes, read_replicas
 from sim.scenario.file import load_scenario
+from sim.shown import Shown, read_shown
 
 _MOST_PANELS = 6  # of figures that have one for each system
 
@@ -75,7 +74,7 @@ def _curves(shown: Shown) -> list[Block]:
 
 def _over_time(runs: list[OneRun]) -> list[Block]:
     shown = runs[:_MOST_PANELS]
-    about = f"Means over 1/{NUM_BINS} of the time."
+    about = f"{BINS_IN_WORDS.capitalize()}."
     if len(shown) < len(runs):
         about += f" The first {len(shown)} systems of {len(runs)}; `kvsim plot` shows all."
     blocks: list[Block] = [

@@ -5,7 +5,7 @@ import pandas as pd
 from sim.attribution import TTFT_PARTS
 from sim.explain.words import WORDS
 from sim.one_run import OneRun
-from sim.plots.colours import PART_COLOURS
+from sim.plots.colours import HATCHED_PART, PART_COLOURS
 from sim.report.page import Bar, Cell, Table
 
 _NUM_SHOWN = 10  # of each system
@@ -42,7 +42,7 @@ def _row(system: str, request: pd.Series) -> list[Cell | Bar]:
     parts_s = {name: int(request[name]) / 1e9 for name in TTFT_PARTS}
     most = max(parts_s, key=parts_s.__getitem__)
     bar = tuple(
-        (WORDS[name].label, PART_COLOURS[name], seconds / ttft_s)
+        (WORDS[name].label, _background(name), seconds / ttft_s)
         for name, seconds in parts_s.items()
         if seconds
     )
@@ -57,3 +57,11 @@ def _row(system: str, request: pd.Series) -> list[Cell | Bar]:
         Bar(bar),
         Cell(f"{WORDS[most].label}, {parts_s[most] / ttft_s:.0%}"),
     ]
+
+
+def _background(part: str) -> str:
+    """As in CSS."""
+    colour = PART_COLOURS[part]
+    if part != HATCHED_PART:
+        return colour
+    return f"repeating-linear-gradient(45deg, {colour} 0 3px, white 3px 5px)"

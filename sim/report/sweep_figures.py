@@ -3,12 +3,12 @@
 import numpy as np
 import pandas as pd
 
-from sim.metrics import half_width_95
 from sim.one_run import words
-from sim.report.figures import LOG_SECONDS, Figure, colours
+from sim.over_seeds import is_number, over_seeds
+from sim.report.figures import LOG_SECONDS, Figure, add_intervals, colours
 from sim.report.panels import Trace, panels, rounded
 from sim.sweep.table import SHOWN, swept_keys
-from sim.tables import number
+from sim.tables import number, seconds_in_words
 
 _MOST_CELLS = 16  # of a heat map, in one direction, with a number in each
 _TIME_TICKS = {
@@ -34,23 +34,19 @@ def by_key(frame: pd.DataFrame, key: str) -> Figure:
 def _lines(frame: pd.DataFrame, key: str, metric: str) -> list[Trace]:
     unit = " s" if _is_time(metric) else ""
     colour_of = colours(list(frame["system"].unique()))
-    is_number = pd.api.types.is_numeric_dtype(frame[key])  # else nothing is between its values
     traces = []
     for system, rows in frame.groupby("system", sort=False):
-        by_seed = rows.groupby([key, "seed"], sort=False, dropna=False)[metric].mean()
-        groups = by_seed.groupby(level=0, sort=False, dropna=False)
-        half_widths = groups.apply(lambda values: half_width_95(values.dropna().to_numpy(float)))
+        found = over_seeds(rows, key, metric)
         trace: Trace = {
             "type": "scatter",
-            "mode": "lines+markers" if is_number else "markers",
+            "mode": "lines+markers" if is_number(frame[key]) else "markers",
             "name": str(system),
-            "x": [str(value) for value in groups.mean().index],
-            "y": rounded(groups.mean()),
+            "x": [str(value) for value in found.index],
+            "y": rounded(found["mean"]),
             "line": {"color": colour_of[str(system)]},
             "hovertemplate": f"{system} %{{y:.4g}}{unit}<extra></extra>",
         }
-        if half_widths.notna().any():
-            trace["error_y"] = {"type": "data", "array": rounded(half_widths), "thickness": 1.2}
+        add_intervals(trace, found["half_width"])
         traces.append(trace)
     return traces
 
@@ -96,4 +92,4 @@ def _heat_map(system: str, means: pd.Series, first: str, metric: str) -> Trace:
 def _shown(value: float, metric: str) -> str:
     if np.isnan(value):
         return ""
-    return f"{number(1000 * value)} ms" if _is_time(metric) else number(value)
+    return seconds_in_words(value) if _is_time(metric) else number(value)

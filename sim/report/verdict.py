@@ -17,7 +17,7 @@ _NAMES = {
     "ttft_mean_s": "mean TTFT",
     "tpot_mean_s": "mean TPOT",
 }
-_EQUAL = 0.02  # of the throughput: what systems that follow the load differ by at most
+_EQUAL = 0.02  # of the throughput: what differs by less, as where all follow the load, is equal
 _SLOW = 99  # percentile
 
 
@@ -30,12 +30,17 @@ def sentences(at_point: pd.DataFrame, runs: list[OneRun]) -> list[str]:
     num_seeds = at_point["seed"].nunique()
     where = point_in_words(runs[0], num_seeds)
     lines = [_best(at_point, where) if len(runs) > 1 else _alone(at_point, where)]
-    lines += [_limit(run) for run in runs]
+    lines += [_limit(run, num_seeds) for run in runs]
     if len(runs) > 1:
         lines += compared(at_point)
-    if num_seeds == 1:
-        lines.append("One run each, so nothing tells how far another seed would differ.")
-    return lines
+    return [*lines, *doubt(at_point)]
+
+
+def doubt(frame: pd.DataFrame) -> list[str]:
+    """That nothing is known of other seeds, where nothing is."""
+    if frame["seed"].nunique() > 1:
+        return []
+    return ["One run each, so nothing tells how far another seed would differ."]
 
 
 def _means(rows: pd.DataFrame, metric: str) -> str:
@@ -50,7 +55,7 @@ def _alone(rows: pd.DataFrame, where: str) -> str:
 
 
 def _best(rows: pd.DataFrame, where: str) -> str:
-    """By throughput or, where that follows from the load, by the time to first token."""
+    """By throughput or, where that is equal, by the time to first token."""
     per_s = rows.groupby("system", sort=False)["output_tokens_per_s"].mean()
     is_equal = per_s.min() > (1 - _EQUAL) * per_s.max()
     metric = "ttft_mean_s" if is_equal else "output_tokens_per_s"
@@ -59,7 +64,7 @@ def _best(rows: pd.DataFrame, where: str) -> str:
     best, second = ranked[0], ranked[1] if len(ranked) > 1 else None
     value = _means(rows[rows["system"] == best], metric)
     what = f"the earliest first tokens, after {value}" if is_equal else f"the most, {value}"
-    even = ", where all keep up with the load" if is_equal else ""
+    even = ", with equal throughput" if is_equal else ""
     return f"{best} gives {what} ({where}{even}){_lead(rows, metric, best, second)}."
 
 
@@ -87,13 +92,18 @@ def _shares(row: pd.Series) -> tuple[float, float | None]:
 def _signed(share: float, width: float | None) -> str:
     size = f"{abs(100 * share):.0f}"
     interval = "" if width is None else f" ± {rounded_up(100 * width, size)}"
-    return f"{'-' if share < 0 else '+'}{size}{interval} %"
+    sign = "" if size == "0" else "-" if share < 0 else "+"
+    return f"{sign}{size}{interval} %"
 
 
-def _limit(run: OneRun) -> str:
+def _limit(run: OneRun, num_seeds: int) -> str:
+    """By the requests of one run, which its seed names among several."""
     slow = band(run.requests, "ttft", _SLOW)
     settings = "; or ".join(WORDS[part].settings for part in largest_parts(slow))
-    return f"What limits {run.system}: {verdict(slow, 'ttft')}. What bears on it: {settings}."
+    of_seed = f" (seed {run.seed})" if num_seeds > 1 else ""
+    return (
+        f"What limits {run.system}: {verdict(slow, 'ttft')}{of_seed}. What bears on it: {settings}."
+    )
 
 
 def compared(rows: pd.DataFrame) -> Iterator[str]:

@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
-from sim.metrics import half_width_95
 from sim.one_run import words
+from sim.over_seeds import is_number, over_seeds
 from sim.plots.colours import SYSTEM_COLOURS
 from sim.plots.lines import latency, throughput
 from sim.plots.style import (
@@ -49,7 +49,7 @@ def draw(folder: Path, frame: pd.DataFrame) -> list[Path]:
 
 def _figures(frame: pd.DataFrame) -> Iterator[tuple[str, Figure]]:
     keys = swept_keys(frame)
-    numbers = [key for key in keys if pd.api.types.is_numeric_dtype(frame[key])]
+    numbers = [key for key in keys if is_number(frame[key])]
     if len(keys) == 1 and numbers:
         yield "throughput", throughput(frame, keys[0])
         yield "latency", latency(frame, keys[0])
@@ -135,7 +135,7 @@ def grouped_lines(frame: pd.DataFrame, metric: str) -> Figure:
 
 
 def _rank(frame: pd.DataFrame, key: str) -> tuple[bool, int]:
-    return pd.api.types.is_numeric_dtype(frame[key]), frame[key].nunique()
+    return is_number(frame[key]), frame[key].nunique()
 
 
 def _value(value: object) -> str:
@@ -168,23 +168,20 @@ def _line(axes: Axes, rows: pd.DataFrame, key: str, metric: str, place: int, lab
 
     Between values that are no numbers there is nothing, so no line: points, side by side.
     """
-    is_number = pd.api.types.is_numeric_dtype(rows[key])
-    by_seed = rows.groupby([key, "seed"], dropna=False, sort=False)[metric].mean()
-    groups = by_seed.groupby(level=0, sort=is_number, dropna=False)
-    means = groups.mean()
-    half_widths = groups.apply(lambda values: half_width_95(values.dropna().to_numpy(float)))
+    found, is_line = over_seeds(rows, key, metric), is_number(rows[key])
+    has_intervals = found["half_width"].notna().any()
     axes.errorbar(
-        np.arange(len(means)) + (0 if is_number else _BESIDE * place),
-        means,
-        yerr=half_widths.to_numpy(float) if half_widths.notna().any() else None,
+        np.arange(len(found)) + (0 if is_line else _BESIDE * place),
+        found["mean"],
+        yerr=found["half_width"].to_numpy() if has_intervals else None,
         label=label,
         color=SYSTEM_COLOURS[place % len(SYSTEM_COLOURS)],
         marker=SYSTEM_MARKERS[place % len(SYSTEM_MARKERS)],
-        linestyle="-" if is_number else "none",
+        linestyle="-" if is_line else "none",
         markersize=5,
         capsize=3,
     )
-    label_values(axes, [_value(value) for value in means.index])
+    label_values(axes, [_value(value) for value in found.index])
     tidy(axes)
 
 

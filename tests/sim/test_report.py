@@ -7,6 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from sim.report.comparison import comparison
+from sim.report.of_sweep import _best as sweep_best
+from sim.report.verdict import _best
 from sim.run_folder import read_summary
 from tests.sim.chromium import Opened, chromium, needs_chromium
 
@@ -49,9 +52,29 @@ def sweep_folder(kvsim_of_module, run_folder):
     return kvsim.folder / "sweeps" / "seen"
 
 
+PLAN = """\
+name: small
+latency: {kind: constant, step_time_s: 0.01}
+engine: {max_num_seqs: 1}
+workload: {requests: 300, arrivals: {poisson: {rate: 5}}, prompts: {unique: 8}, outputs: 4}
+"""
+
+
 @pytest.fixture(scope="module")
-def pages(run_folder, sweep_folder):
-    return {"run": run_folder / "report.html", "sweep": sweep_folder / "report.html"}
+def plan_folder(kvsim_of_module):
+    kvsim = kvsim_of_module
+    (kvsim.folder / "queue.yaml").write_text(PLAN, "utf-8")
+    args = ("--slo", "queueing_mean<0.1s", "--set", "latency.step_time_s=0.01,0.02", "--report")
+    seeds = ("--seeds", "3", "--most-seeds", "3", "--no-neighbours", "--quiet")
+    done = kvsim("plan", "queue.yaml", *args, *seeds)
+    assert (done.returncode, done.stderr) == (0, "")
+    return kvsim.folder / "plans" / "small"
+
+
+@pytest.fixture(scope="module")
+def pages(run_folder, sweep_folder, plan_folder):
+    folders = {"run": run_folder, "sweep": sweep_folder, "plan": plan_folder}
+    return {kind: folder / "report.html" for kind, folder in folders.items()}
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +113,47 @@ def test_verdict_says_what_limits_each_system(run_folder):
     (limit,) = [line for line in lines if line.startswith("What limits one by one: ")]
     assert "wait for a slot" in limit
     assert "max_num_seqs" in limit
+
+
+def summary_of(*rows) -> pd.DataFrame:
+    """system, seed, output tokens/s, mean TTFT in seconds."""
+    columns = ["system", "seed", "output_tokens_per_s", "ttft_mean_s"]
+    return pd.DataFrame(rows, columns=columns).assign(tpot_mean_s=0.01)
+
+
+def test_equal_throughput_is_decided_by_the_first_tokens():
+    """0.41 and 0.4 s less of 0.605: -67 %, and a half-width of 12.7 x 0.005 s, 10.5 %."""
+    told = summary_of(
+        ("a", 1, 100, 0.61), ("a", 2, 100, 0.6), ("b", 1, 101, 0.2), ("b", 2, 101, 0.2)
+    )
+    assert _best(told, "here") == (
+        "b gives the earliest first tokens, after 200 ms (here, with equal throughput), "
+        "-67 ± 11 % against a, the next best."
+    )
+    unsure = summary_of(
+        ("a", 1, 100, 0.5), ("a", 2, 100, 0.7), ("b", 1, 100, 0.2), ("b", 2, 100, 0.3)
+    )
+    assert _best(unsure, "here").endswith("; the runs do not tell it from a.")
+
+
+def test_a_broken_promise_of_all_is_in_the_comparison():
+    rows = summary_of(("a", 1, 100, 0.5)).assign(slo_share=0.0, preemptions=0)
+    table = comparison(rows)
+    assert "SLO\nmet %" in table.headings
+    assert "pre-\nempted" not in table.headings
+
+
+def test_a_sweep_names_no_winner_that_its_runs_do_not_tell():
+    rows = [
+        ("a", key, seed, value + noise, 0.1, 0.01)
+        for key, value in (("x", 100), ("y", 101), ("z", 10))
+        for seed, noise in ((1, 0), (2, 5 if key == "y" else -5))
+    ]
+    columns = ["system", "key", "seed", "output_tokens_per_s", "ttft_p99_s", "tpot_mean_s"]
+    frame = pd.DataFrame(rows, columns=columns)
+    line = sweep_best(frame, "output_tokens_per_s", "{} a second")
+    assert line.startswith("104 ± ")
+    assert line.endswith(" a second, by a at key y; of 2 others the runs do not tell it from 1.")
 
 
 def test_curves_are_the_means_of_the_summary_with_their_intervals(run_folder):
@@ -145,8 +209,8 @@ def test_equal_folders_have_equal_reports(kvsim_of_module, pages):
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (("nowhere",), "nowhere: is no folder"),
-        ((".",), "its summary.csv is missing"),
+        (("nowhere",), "nowhere: is no folder that"),
+        ((".",), "is no folder that `kvsim run`, `sweep` or `plan` has left"),
         (("RUN", "--out", "x.pdf"), "--out: got 'x.pdf', expected a name ending in .html"),
     ],
 )
@@ -175,7 +239,7 @@ def test_what_is_read_from_files_is_text_and_never_markup(kvsim):
 
 @needs_chromium
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["run", "sweep"])
+@pytest.mark.parametrize("kind", ["run", "sweep", "plan"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_page_draws_all_its_figures_without_a_mistake_or_the_network(browser, pages, kind, scheme):
     opened = Opened(browser, pages[kind], color_scheme=scheme)
@@ -186,7 +250,7 @@ def test_page_draws_all_its_figures_without_a_mistake_or_the_network(browser, pa
         "all => all.map(p => p.querySelectorAll('.scatterlayer .trace, .barlayer .trace, "
         ".heatmaplayer image').length)"
     )
-    assert len(drawn) == len(figures_of(pages[kind].read_text("utf-8"))) > 1
+    assert len(drawn) == len(figures_of(pages[kind].read_text("utf-8")))
     assert all(drawn)
 
 
@@ -238,7 +302,7 @@ def test_a_click_on_a_heading_sorts_by_numbers_and_another_turns_it_round(browse
 
 @needs_chromium
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["run", "sweep"])
+@pytest.mark.parametrize("kind", ["run", "sweep", "plan"])
 def test_page_is_as_wide_as_a_phone(browser, pages, kind):
     """Only tables scroll sideways; a legend of several lines covers no title."""
     page = Opened(browser, pages[kind], width=360).page
@@ -267,3 +331,24 @@ def test_page_prints_dark_on_white_without_navigation(browser, pages):
     )
     assert colours == ["rgb(255, 255, 255)", "rgb(0, 0, 0)", "none"]
     assert page.pdf().startswith(b"%PDF")
+
+
+def test_the_report_of_a_plan_says_what_the_command_said(plan_folder):
+    found = json.loads((plan_folder / "plan.json").read_text("utf-8"))
+    html = (plan_folder / "report.html").read_text("utf-8")
+    first, *_ = verdict_of(html)
+    assert first.endswith(f"highest rate that keeps every promise: {found['words'][1][-15:]}.")
+    assert f"{found['best']['answer']:.3g} requests/s" in first
+    assert re.search(
+        r"<pre>kvsim plan queue\.yaml --slo 'queueing_mean&lt;0\.1s' ", html.replace("&#39;", "'")
+    )
+
+
+def test_the_curve_of_a_plan_is_that_of_its_runs_up_to_three_limits(plan_folder):
+    runs = pd.read_csv(plan_folder / "curve.csv")
+    best = runs[runs["latency.step_time_s"] == 0.01]
+    figure = figures_of((plan_folder / "report.html").read_text("utf-8"))["curve"]
+    (trace,) = figure["data"]
+    means = best.groupby("rate")["ratio queueing_mean<0.1s"].mean().clip(upper=3)
+    assert trace["x"] == pytest.approx(list(means.index), rel=1e-3)
+    assert trace["y"] == pytest.approx(means.to_list(), rel=1e-3)

@@ -129,9 +129,12 @@ def _cells(rows: pd.DataFrame, columns: Columns) -> list[str]:
     cells = []
     for metric, (_, form) in columns.items():
         values = rows[metric].dropna()
-        cell = form(values.mean()) if len(values) else "-"
-        half_width = half_width_95(values.to_numpy()) if metric == _WITH_INTERVAL else None
-        cells.append(cell if half_width is None else f"{cell} ± {rounded_up(half_width, cell)}")
+        if not len(values):
+            cells.append("-")
+        elif metric == _WITH_INTERVAL:
+            cells.append(with_interval(float(values.mean()), half_width_95(values.to_numpy())))
+        else:
+            cells.append(form(values.mean()))
     return cells
 
 
@@ -148,5 +151,7 @@ def seconds_in_words(seconds: float) -> str:
 
 def with_interval(mean: float, half_width: float | None) -> str:
     """A mean, and how far the truth may be from it with the same decimals."""
-    cell = number(mean)
-    return cell if not half_width else f"{cell} ± {rounded_up(half_width, cell)}"
+    if not half_width:
+        return number(mean)
+    cell = f"{mean:#.3g}".rstrip(".") if abs(mean) < 100 else f"{mean:.0f}"
+    return f"{cell} ± {rounded_up(half_width, cell)}"

@@ -18,7 +18,7 @@ def watch_demo(demo: Demo, delay_s: float) -> None:
     if not console.is_terminal:
         console.print(_last(demo, console.width), soft_wrap=True)
         return
-    with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
+    with Live(console=console, auto_refresh=False, vertical_overflow="ellipsis") as live:
         while step := demo.schedule():
             frame = frame_of(demo.engine, 0, step.index)
             live.update(_view(demo, frame, console.width), refresh=True)

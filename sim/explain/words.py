@@ -16,8 +16,8 @@ class Words(NamedTuple):
 
 
 _ROOM = (
-    "a larger pool (num_blocks, gpu_memory_utilization, kv_cache_dtype), enable_prefix_caching, "
-    "or fewer at once (max_num_seqs)"
+    "a larger pool (num_blocks, gpu_memory_utilization, kv_cache_dtype), prefix caching where it "
+    "is off (enable_prefix_caching), or fewer at once (max_num_seqs)"
 )
 _CHUNKS = "smaller steps (max_num_batched_tokens, long_prefill_token_threshold)"
 _SPEED = "faster steps (hardware, tensor_parallel_size, quantization)"
@@ -43,7 +43,8 @@ WORDS = {
     "ttft_prefill_ns": Words(
         "own prefill",
         "compute their prompts",
-        f"enable_prefix_caching; {_SPEED}; a larger max_num_batched_tokens",
+        f"prefix caching where it is off (enable_prefix_caching); {_SPEED}; a larger "
+        "max_num_batched_tokens",
     ),
     "ttft_other_prefills_ns": Words(
         "prefills of others",

@@ -1,6 +1,7 @@
 """What all figures have in common: axes, legends, and how they are written."""
 
 import math
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from textwrap import fill
@@ -28,7 +29,8 @@ def save(figure: Figure, path: Path) -> None:
     """Write a figure; the suffix says in which format."""
     # Neither date nor version in the file: equal runs give equal bytes.
     unsaid = {"Software": None} if path.suffix == ".png" else {"Date": None}
-    with rc_context({"svg.hashsalt": "kvsim"}):  # ids in it are random otherwise
+    with rc_context({"svg.hashsalt": "kvsim"}), warnings.catch_warnings():  # its ids are random
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         figure.savefig(path, dpi=150, metadata=unsaid)
 
 

@@ -32,6 +32,7 @@ _WIDE = 8  # highest by lowest value from which an axis is logarithmic
 _TIME = {"title": {"text": "simulated time (s)"}, "hoverformat": ".4g"}
 _FAINT = "rgba(128,128,128,0.18)"  # on light ground and dark
 _BAR_PX = 42
+_PERCENTS = [0, 20, 40, 60, 80, 100]
 _HATCHED = {"color": PART_COLOURS[HATCHED_PART], "pattern": {"shape": "/", "fgcolor": "white"}}
 _LEAST_LABELLED_PERCENT = 4  # narrower ones have no room for a number
 _TICKS_S = [base * 10.0**power for power in range(-5, 6) for base in (1, 3)]
@@ -143,7 +144,8 @@ def distributions(runs: list[OneRun]) -> Figure:
                 }
             )
         traces.append(of_panel)
-    x_axis = {"title": {"text": "% of requests that take no longer"}, "range": [0, 100]}
+    title = {"text": "% of requests that take no longer"}
+    x_axis = {"title": title, "range": [0, 100], "tickvals": _PERCENTS}
     y_axes = [LOG_SECONDS] * 2
     return panels(list(ends.values()), traces, x_axis, y_axes, row_px=250)
 
@@ -257,7 +259,7 @@ def _bar(label: str, colour: str, percents: Any, names: list[str]) -> Trace:
 def _bars(
     titles: list[str], traces: list[list[Trace]], x_title: str, names: list[list[str]]
 ) -> Figure:
-    x_axis = {"title": {"text": x_title}, "range": [0, 100]}
+    x_axis = {"title": {"text": x_title}, "range": [0, 100], "tickvals": _PERCENTS}
     y_axes = [{"autorange": "reversed", "automargin": True, "type": "category"}] * len(titles)
     figure = panels(titles, traces, x_axis, y_axes, row_px=40 + _BAR_PX * max(map(len, names)))
     figure["layout"] |= {"barmode": "stack", "hovermode": "closest", "bargap": 0.25}

@@ -34,7 +34,7 @@ def page_of_sweep(folder: Path) -> Page:
         title=f"{scenario.name}: sweep over {', '.join(map(words, keys)) or 'seeds'}",
         about=f"{scenario.model} on {scenario.hardware}, {num_points} points, "
         f"{frame['seed'].nunique()} seeds, kvsim {about['versions']['kvsim']}",
-        verdict=[*_extremes(frame), *compared(frame), *doubt(frame)],
+        verdict=[*_extremes(frame), *compared(frame, ", in the mean of all points"), *doubt(frame)],
         sections=[
             Section("Figures", list(_plots(frame))),
             Section("Comparison", [comparison(frame), Words(about["notes"])]),

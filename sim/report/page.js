@@ -75,6 +75,7 @@ for (const table of document.querySelectorAll("table")) {
   for (const heading of table.tHead.rows[0].cells) {
     const cell = table.tBodies[0].rows[0]?.cells[heading.cellIndex];
     heading.classList.toggle("number", cell?.classList.contains("number") ?? false);
-    heading.querySelector("button").addEventListener("click", () => sort(heading));
+    if (cell?.querySelector(".bar")) continue; // nothing to sort by
+    heading.addEventListener("click", () => sort(heading));
   }
 }

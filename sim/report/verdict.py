@@ -51,7 +51,7 @@ def _means(rows: pd.DataFrame, metric: str) -> str:
 
 def _alone(rows: pd.DataFrame, where: str) -> str:
     per_s, ttft = (_means(rows, name) for name in ("output_tokens_per_s", "ttft_mean_s"))
-    return f"{rows['system'].iloc[0]}, {where}: {per_s}, a first token after {ttft}."
+    return f"{rows['system'].iloc[0]}, {where}: {per_s}, a first token after {ttft} in the mean."
 
 
 def _best(rows: pd.DataFrame, where: str) -> str:
@@ -63,7 +63,11 @@ def _best(rows: pd.DataFrame, where: str) -> str:
     ranked = list(means.sort_values(ascending=is_equal, kind="stable").index)
     best, second = ranked[0], ranked[1] if len(ranked) > 1 else None
     value = _means(rows[rows["system"] == best], metric)
-    what = f"the earliest first tokens, after {value}" if is_equal else f"the most, {value}"
+    what = (
+        f"the earliest first tokens, after {value} in the mean"
+        if is_equal
+        else f"the most, {value}"
+    )
     even = ", with equal throughput" if is_equal else ""
     return f"{best} gives {what} ({where}{even}){_lead(rows, metric, best, second)}."
 
@@ -78,6 +82,8 @@ def _lead(rows: pd.DataFrame, metric: str, best: str, second: str | None) -> str
     share, width = _shares(found)
     if width is not None and width >= abs(share):
         return f"; the runs do not tell it from {second}"
+    if not round(100 * share):
+        return f"; {second} is within 1 % of it"
     return f", {_signed(share, width)} against {second}, the next best"
 
 
@@ -99,15 +105,18 @@ def _signed(share: float, width: float | None) -> str:
 def _limit(run: OneRun, num_seeds: int) -> str:
     """By the requests of one run, which its seed names among several."""
     slow = band(run.requests, "ttft", _SLOW)
-    settings = "; or ".join(WORDS[part].settings for part in largest_parts(slow))
+    settings = WORDS[largest_parts(slow)[0]].settings
     of_seed = f" (seed {run.seed})" if num_seeds > 1 else ""
     return (
         f"What limits {run.system}: {verdict(slow, 'ttft')}{of_seed}. What bears on it: {settings}."
     )
 
 
-def compared(rows: pd.DataFrame) -> Iterator[str]:
-    """Each system against the first, under the same seeds; of several points, their means."""
+def compared(rows: pd.DataFrame, over: str = "") -> Iterator[str]:
+    """Each system against the first, under the same seeds.
+
+    over: of several points their means are compared, and this says so.
+    """
     means = rows.groupby(["system", "seed"], sort=False)[[*_NAMES]].mean().reset_index()
     first = means["system"].iloc[0]
     paired = differences(means, tuple(_NAMES))
@@ -119,4 +128,4 @@ def compared(rows: pd.DataFrame) -> Iterator[str]:
             for _, row in of_system.iterrows()
             if row["share"] is not None and not np.isnan(row["share"])
         ]
-        yield f"{system} against {first}, on the same requests: {', '.join(found)}."
+        yield f"{system} against {first}, on the same requests{over}: {', '.join(found)}."

@@ -147,8 +147,8 @@ class Scenario(Spec):
         for name, settings in systems.items():
             if not re.fullmatch(r"[^\W_][\w .,:+/()=%-]{0,39}", name):
                 raise ValueError(
-                    f"got the name {name!r}, expected one of letters, digits, spaces and "
-                    "any of . , : + / ( ) = % - _, at most 40"
+                    f"got the name {name!r}, expected a letter or digit, then "
+                    "letters, digits, spaces and any of . , : + / ( ) = % - _, at most 40"
                 )
             if "preset" in settings:
                 _known_preset(name, settings["preset"])

@@ -127,7 +127,8 @@ def test_equal_throughput_is_decided_by_the_first_tokens():
         ("a", 1, 100, 0.61), ("a", 2, 100, 0.6), ("b", 1, 101, 0.2), ("b", 2, 101, 0.2)
     )
     assert _best(told, "here") == (
-        "b gives the earliest first tokens, after 200 ms (here, with equal throughput), "
+        "b gives the earliest first tokens, after 200 ms in the mean (here, with equal "
+        "throughput), "
         "-67 ± 11 % against a, the next best."
     )
     unsure = summary_of(

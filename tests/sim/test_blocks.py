@@ -71,13 +71,25 @@ def test_cells_add_up_to_the_slots_of_the_table_of_steps(folder, films, system):
         for cell in frame.cells:
             slots[cell.rest] += cell.num_slots - cell.num_live
         assert frame.start_ns == row.start_ns
-        # Whoever came while the step ran may have another idea of which holes are large enough.
-        slots["free"] += slots.pop("unusable", 0)
-        unusable = row.unusable + row.free
-        expected = {"live": row.live, "tail": row.tail, "reserved": row.reserved,
-                    "over_reserved": row.over_reserved, "cached": row.cached,
-                    "free": unusable}  # fmt: skip
+        expected = {name: getattr(row, name) for name in KVUsage._fields}
         assert {name: slots[name] for name in expected} == expected
+        assert frame.usage._asdict() == expected
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_who_runs_and_who_waits_is_as_a_step_began(folder, films, system):
+    rows = steps(folder, system)
+    shown = [(len(frame.running), len(frame.waiting)) for frame in films[system]]
+    assert shown == list(zip(rows["running"], rows["waiting"], strict=True))
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_nobody_waits_before_he_has_come(folder, films, system):
+    requests = pd.read_csv(folder / "requests.csv")
+    requests = requests[requests["system"] == system]
+    arrival_ns = dict(zip(requests["request"].astype(str), requests["arrival_ns"], strict=True))
+    for frame in films[system]:
+        assert all(arrival_ns[name] <= frame.start_ns for name in frame.waiting)
 
 
 def test_the_scenario_has_cells_of_every_kind(films):

@@ -8,7 +8,7 @@ from pathlib import Path
 from sim.errors import UserError
 from sim.scenario.json_schema import FILE, MODELINE, schema_text
 from sim.scenario.yaml_text import to_yaml
-from sim.whole_file import whole_file
+from sim.whole_file import check_suffix, whole_file
 from workloads import Trace, read_source, read_trace
 
 
@@ -17,8 +17,7 @@ def write_starter(file: Path, trace: Path | None) -> None:
 
     Raises UserError for a file that is there, and WorkloadError for a trace that cannot be read.
     """
-    if file.suffix not in (".yaml", ".yml"):
-        raise UserError(f"{file}: got {file.suffix or 'no ending'}, expected .yaml")
+    check_suffix(file, "FILE", (".yaml", ".yml"))
     if file.exists():
         raise UserError(f"{file}: is there, expected a new file")
     text = starter_text().replace("FILE", str(file))

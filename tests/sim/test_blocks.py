@@ -266,8 +266,12 @@ def test_a_page_has_all_frames_and_needs_no_other_file(folder, tmp_path, films):
 @pytest.mark.parametrize(
     ("out", "options", "words"),
     [
-        ("x.gif", {}, "--out: got 'x.gif', expected a name that ends with one of .png, .svg"),
-        ("x.png", {"animate": True}, "--out: got 'x.png', expected a name that ends with one of"),
+        ("x.gif", {}, "expected a name ending in .png, .svg or .html"),
+        (
+            "x.png",
+            {"animate": True},
+            "expected a name ending in .gif or .html",
+        ),
         ("x.png", {"time_s": 99.0}, "--time: no step of the run is there"),
         ("x.gif", {"animate": True, "time_s": 0.1}, "--time: got it with --animate, expected"),
         ("x.html", {"animate": True, "window": Window(99 * 10**9)}, "--window: no step"),
@@ -276,7 +280,7 @@ def test_a_page_has_all_frames_and_needs_no_other_file(folder, tmp_path, films):
 def test_mistakes_say_what_was_expected(folder, tmp_path, out, options, words):
     with pytest.raises(UserError) as mistake:
         drawn(folder, tmp_path / out, **options)
-    assert str(mistake.value).startswith(words)
+    assert words in str(mistake.value)
     assert not list(tmp_path.iterdir())
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from sim.csv_rows import read_rows
 from sim.errors import UserError
 from sim.experiment import Result, keys_of
 from sim.fingerprint import code_digest, fingerprint, versions
@@ -122,6 +123,12 @@ def is_finished(folder: Path) -> bool:
     return True
 
 
+def check_run(folder: Path) -> None:
+    """Raise UserError for a folder that has no whole run."""
+    if not is_finished(folder):
+        raise UserError(f"{folder}: is no folder, expected one that `kvsim run` has left")
+
+
 def _is_whole(path: Path) -> bool:
     """A table has rows, and files end with a line."""
     content = path.read_bytes() if path.is_file() else b""
@@ -130,26 +137,19 @@ def _is_whole(path: Path) -> bool:
 
 def read_summary(folder: Path) -> pd.DataFrame:
     """The summary table of a run: one row per system, point of the sweep and seed."""
-    path = folder / "summary.csv"
-    # A system or a swept value may be called "null" or "NA"; only an empty cell is no value.
-    return pd.read_csv(path, keep_default_na=False, na_values=[""], dtype={"system": str})
+    return read_rows(folder / "summary.csv")
 
 
 def read_classes(folder: Path) -> pd.DataFrame | None:
     """The table of classes of a run: a row per system, point, seed and class; None without any."""
     path = folder / "classes.csv"
-    if not path.exists():
-        return None
-    types = {"system": str, "class": str}
-    return pd.read_csv(path, keep_default_na=False, na_values=[""], dtype=types)
+    return read_rows(path, {"class": str}) if path.exists() else None
 
 
 def read_replicas(folder: Path) -> pd.DataFrame | None:
     """The table of replicas: a row per system, point, seed and replica of several; None without."""
     path = folder / "replicas.csv"
-    if not path.exists():
-        return None
-    return pd.read_csv(path, keep_default_na=False, na_values=[""], dtype={"system": str})
+    return read_rows(path) if path.exists() else None
 
 
 def read_notes(folder: Path) -> list[str]:

@@ -45,6 +45,13 @@ def published(incomplete: str) -> list[str]:
     return [path.stem for path in files]
 
 
+def figures(incomplete: str) -> list[str]:
+    """Figures of a run."""
+    from sim.plots.run_figures import FIGURES
+
+    return [name for name in FIGURES if name.startswith(incomplete)]
+
+
 def settings(incomplete: str) -> list[tuple[str, str]]:
     """Keys of a scenario, each with its meaning; after `=` the values, where they have names."""
     from sim.scenario.json_schema import scenario_schema

@@ -14,12 +14,11 @@ from sim.csv_rows import read_rows
 from sim.errors import UserError
 from sim.experiment import Result, keys_of
 from sim.fingerprint import code_digest, fingerprint, versions
+from sim.gaps import gap_rows
 from sim.metrics import summarise, summarise_classes, summarise_replicas
 from sim.one_run import of_result
-from sim.records import Distribution, Records
 from sim.scenario import Scenario
 from sim.scenario.file import dump_scenario, plain
-from sim.vllm_metrics import buckets_of
 
 
 def folder_for(scenario: Scenario, out: Path, *, stepwise: bool = False) -> Path:
@@ -100,7 +99,7 @@ def write_run(folder: Path, scenario: Scenario, results: list[Result]) -> None:
         pd.DataFrame(of_classes).to_csv(folder / "classes.csv", index=False)
     if of_replicas := _replica_rows(results):
         pd.DataFrame(of_replicas).to_csv(folder / "replicas.csv", index=False)
-    pd.DataFrame(_gap_rows(results)).to_csv(folder / "gaps.csv", index=False)
+    pd.DataFrame(gap_rows(results)).to_csv(folder / "gaps.csv", index=False)
     for name in ("requests", "steps"):
         _write_records(folder / f"{name}.csv", name, results)
     (folder / "figures").mkdir()
@@ -172,20 +171,6 @@ def _replica_rows(results: list[Result]) -> list[dict[str, Any]]:
         for result in results
         for number, row in enumerate(summarise_replicas(result.records))
     ]
-
-
-def _gap_rows(results: list[Result]) -> list[dict[str, Any]]:
-    """How many gaps between tokens are in each bucket of vLLM's histogram of them."""
-    return [
-        {**keys_of(result.job), "replica": number, **bucket}
-        for result in results
-        for number, itl_ns in enumerate(_itl_of_replicas(result.records))
-        for bucket in buckets_of(itl_ns)
-    ]
-
-
-def _itl_of_replicas(records: Records) -> list[Distribution]:
-    return [part.itl_ns for part in records.replicas] or [records.itl_ns]
 
 
 def _notes(results: list[Result]) -> list[str]:

@@ -78,12 +78,13 @@ def _keys(schema: dict[str, Any], node: dict[str, Any], path: str) -> Iterator[t
 
 
 def _alternatives(schema: dict[str, Any], node: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    if "$ref" in node:
-        yield from _alternatives(schema, schema["$defs"][node["$ref"].rpartition("/")[2]])
-        return
-    yield node
-    for part in (*node.get("anyOf", ()), *node.get("oneOf", ())):
-        yield from _alternatives(schema, part)
+    from sim.scenario.json_schema import alternatives
+
+    for part in alternatives(node):
+        if "$ref" in part:
+            yield from _alternatives(schema, schema["$defs"][part["$ref"].rpartition("/")[2]])
+        else:
+            yield part
 
 
 def _values(schema: dict[str, Any], node: dict[str, Any]) -> list[str]:

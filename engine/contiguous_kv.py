@@ -251,11 +251,9 @@ class ContiguousKVManager:
         num_live = min(seq.block_table.num_tokens - place * block_size, block_size)
         if seq in self._retired or (num_live <= 0 and place >= run.num_final):
             return BlockState((seq,), 0, "over_reserved")
-        return (
-            BlockState((seq,), num_live, "tail")
-            if num_live > 0
-            else (BlockState((seq,), 0, "reserved"))
-        )
+        if num_live > 0:
+            return BlockState((seq,), num_live, "tail")
+        return BlockState((seq,), 0, "reserved")
 
     def check(self, holders: list[Sequence]) -> None:
         """See KVManager."""

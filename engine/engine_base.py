@@ -166,10 +166,13 @@ class EngineBase:
         """The ledger of the memory now, in slots."""
         return self.kv.usage(self.head)
 
-    def snapshot(self) -> list[BlockState]:
-        """Every block of the pool now, by id, of an engine whose sequences have a chunk each."""
+    def snapshot(self, head: Sequence | None) -> list[BlockState]:
+        """Every block of the pool now, by id, of an engine whose sequences have a chunk each.
+
+        head: who decides which holes are large enough, see KVManager.
+        """
         assert not (self.scheduler.decodes and self.scheduler.decodes.size)
-        return self.kv.snapshot(self.scheduler.holders, self.head)
+        return self.kv.snapshot(self.scheduler.holders, head)
 
     def is_unfinished(self, request_id: RequestId) -> bool:
         """Whether a request is in the engine, with at least one output that has not ended."""

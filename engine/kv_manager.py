@@ -31,6 +31,9 @@ class KVUsage(NamedTuple):
     free: int
 
 
+HELD = ("live", "tail", "reserved", "over_reserved")  # slots of blocks that somebody holds
+
+
 class BlockState(NamedTuple):
     """What a block is at a moment.
 

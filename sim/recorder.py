@@ -143,6 +143,9 @@ class Recorder:
             place = bisect_left(self._dated_steps, step)
             self._evicted_for_ns.add(now_ns - self._dated_ns[place])
 
+    def began(self, step: Step, start_ns: int) -> None:
+        """A step begins to be computed. Nothing to note before it has been."""
+
     def ran(
         self,
         step: Step,

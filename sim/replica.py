@@ -160,6 +160,7 @@ class Replica:
 
     def _start(self, step: Step, start_ns: int, duration_ns: int) -> _StepInFlight:
         token_ids = self._engine.run(step)
+        self._recorder.began(step, start_ns)
         return _StepInFlight(
             step, start_ns, duration_ns, self._queues, self._engine.head, token_ids
         )

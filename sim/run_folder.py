@@ -10,15 +10,15 @@ from typing import Any
 
 import pandas as pd
 
+from sim.csv_rows import read_rows
 from sim.errors import UserError
 from sim.experiment import Result, keys_of
 from sim.fingerprint import code_digest, fingerprint, versions
+from sim.gaps import gap_rows
 from sim.metrics import summarise, summarise_classes, summarise_replicas
 from sim.one_run import of_result
-from sim.records import Distribution, Records
 from sim.scenario import Scenario
 from sim.scenario.file import dump_scenario, plain
-from sim.vllm_metrics import buckets_of
 
 
 def folder_for(scenario: Scenario, out: Path, *, stepwise: bool = False) -> Path:
@@ -99,7 +99,7 @@ def write_run(folder: Path, scenario: Scenario, results: list[Result]) -> None:
         pd.DataFrame(of_classes).to_csv(folder / "classes.csv", index=False)
     if of_replicas := _replica_rows(results):
         pd.DataFrame(of_replicas).to_csv(folder / "replicas.csv", index=False)
-    pd.DataFrame(_gap_rows(results)).to_csv(folder / "gaps.csv", index=False)
+    pd.DataFrame(gap_rows(results)).to_csv(folder / "gaps.csv", index=False)
     for name in ("requests", "steps"):
         _write_records(folder / f"{name}.csv", name, results)
     (folder / "figures").mkdir()
@@ -122,6 +122,12 @@ def is_finished(folder: Path) -> bool:
     return True
 
 
+def check_run(folder: Path) -> None:
+    """Raise UserError for a folder that has no whole run."""
+    if not is_finished(folder):
+        raise UserError(f"{folder}: is no folder, expected one that `kvsim run` has left")
+
+
 def _is_whole(path: Path) -> bool:
     """A table has rows, and files end with a line."""
     content = path.read_bytes() if path.is_file() else b""
@@ -130,26 +136,19 @@ def _is_whole(path: Path) -> bool:
 
 def read_summary(folder: Path) -> pd.DataFrame:
     """The summary table of a run: one row per system, point of the sweep and seed."""
-    path = folder / "summary.csv"
-    # A system or a swept value may be called "null" or "NA"; only an empty cell is no value.
-    return pd.read_csv(path, keep_default_na=False, na_values=[""], dtype={"system": str})
+    return read_rows(folder / "summary.csv")
 
 
 def read_classes(folder: Path) -> pd.DataFrame | None:
     """The table of classes of a run: a row per system, point, seed and class; None without any."""
     path = folder / "classes.csv"
-    if not path.exists():
-        return None
-    types = {"system": str, "class": str}
-    return pd.read_csv(path, keep_default_na=False, na_values=[""], dtype=types)
+    return read_rows(path, {"class": str}) if path.exists() else None
 
 
 def read_replicas(folder: Path) -> pd.DataFrame | None:
     """The table of replicas: a row per system, point, seed and replica of several; None without."""
     path = folder / "replicas.csv"
-    if not path.exists():
-        return None
-    return pd.read_csv(path, keep_default_na=False, na_values=[""], dtype={"system": str})
+    return read_rows(path) if path.exists() else None
 
 
 def read_notes(folder: Path) -> list[str]:
@@ -172,20 +171,6 @@ def _replica_rows(results: list[Result]) -> list[dict[str, Any]]:
         for result in results
         for number, row in enumerate(summarise_replicas(result.records))
     ]
-
-
-def _gap_rows(results: list[Result]) -> list[dict[str, Any]]:
-    """How many gaps between tokens are in each bucket of vLLM's histogram of them."""
-    return [
-        {**keys_of(result.job), "replica": number, **bucket}
-        for result in results
-        for number, itl_ns in enumerate(_itl_of_replicas(result.records))
-        for bucket in buckets_of(itl_ns)
-    ]
-
-
-def _itl_of_replicas(records: Records) -> list[Distribution]:
-    return [part.itl_ns for part in records.replicas] or [records.itl_ns]
 
 
 def _notes(results: list[Result]) -> list[str]:

@@ -7,6 +7,7 @@ import pandas as pd
 from rich.table import Table
 
 from sim.metrics import half_width_95
+from sim.one_run import words
 
 
 def milliseconds(seconds: float) -> str:
@@ -74,8 +75,7 @@ def summary_tables(summary: pd.DataFrame, label_keys: list[str]) -> list[Table]:
         return [table]
     tables = []
     for system, of_system in summary.groupby("system", sort=False):
-        headings = [key.rpartition(".")[2].replace("_", " ") for key in label_keys]
-        table = _table(headings, columns)
+        table = _table([*map(words, label_keys)], columns)
         table.title = str(system)
         for labels, rows in of_system.groupby(label_keys, sort=False, dropna=False):
             table.add_row(*map(_label, labels), *_cells(rows, columns))

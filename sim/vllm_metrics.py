@@ -3,12 +3,7 @@
 Source: vllm/v1/metrics/loggers.py. Counters are named without the `_total` of their samples.
 """
 
-from collections.abc import Iterator
 from typing import NamedTuple
-
-import numpy as np
-
-from sim.value_counts import Int64Array
 
 _FIRST_TOKEN_S = (
     *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0),
@@ -82,17 +77,3 @@ def length_bounds(most: int) -> tuple[float, ...]:
     """
     steps = (float(m * 10**e) for e in range(len(str(most))) for m in (1, 2, 5))
     return tuple(bound for bound in steps if bound <= most)
-
-
-def buckets_of(gaps_ns: tuple[Int64Array, Int64Array]) -> Iterator[dict[str, float]]:
-    """Buckets of the gaps between tokens: the bound, how many are in it, and their sum in seconds.
-
-    gaps_ns: distinct values [n], and how often each came [n].
-    """
-    values_ns, counts = gaps_ns
-    bounds = (*_TOKEN_S, np.inf)
-    place = np.searchsorted(bounds, values_ns / 1e9)  # a bound belongs to the bucket below it
-    num = np.bincount(place, counts, minlength=len(bounds))
-    total_s = np.bincount(place, values_ns / 1e9 * counts, minlength=len(bounds))
-    for bound, of_bound, sum_s in zip(bounds, num, total_s, strict=True):
-        yield {"up_to_s": bound, "gaps": int(of_bound), "sum_s": float(sum_s)}

@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from engine.engine import Engine
+from engine.engine_base import EngineBase
 from engine.kv_manager import KVUsage
-from engine.replay_engine import ReplayEngine
 from engine.request import RequestId, TokenOutput
 from engine.step import Step
 from sim.recorder import Queues, Recorder
@@ -25,10 +24,13 @@ class Watcher:
     def scheduled(self, replica: int, step: Step, now_ns: int) -> None:
         """The scheduler has admitted and preempted."""
 
+    def began(self, replica: int, engine: EngineBase, step: Step, start_ns: int) -> None:
+        """A step begins to be computed: the engine has the queues that `ran` counts."""
+
     def ran(
         self,
         replica: int,
-        engine: Engine | ReplayEngine,
+        engine: EngineBase,
         step: Step,
         start_ns: int,
         end_ns: int,
@@ -51,7 +53,7 @@ class WatchedRecorder(Recorder):
     """The recorder of a replica, which passes on what it is told."""
 
     def __init__(
-        self, watcher: Watcher, replica: int, engine: Engine | ReplayEngine, *args: Any, **more: Any
+        self, watcher: Watcher, replica: int, engine: EngineBase, *args: Any, **more: Any
     ) -> None:
         super().__init__(*args, **more)
         self._watcher = watcher
@@ -72,6 +74,11 @@ class WatchedRecorder(Recorder):
         """See Recorder."""
         super().scheduled(step, now_ns)
         self._watcher.scheduled(self._replica, step, now_ns)
+
+    def began(self, step: Step, start_ns: int) -> None:
+        """See Recorder."""
+        super().began(step, start_ns)
+        self._watcher.began(self._replica, self._engine, step, start_ns)
 
     def ran(
         self,

@@ -27,6 +27,13 @@ def whole_file(path: Path) -> Iterator[Path]:
             partial.unlink(missing_ok=True)
 
 
+def check_suffix(path: Path, option: str, suffixes: tuple[str, ...]) -> None:
+    """Raise UserError for a file whose name ends in none of these. option: which one named it."""
+    if not (path.suffix and path.name.endswith(suffixes)):
+        expected = " or ".join(filter(None, (", ".join(suffixes[:-1]), suffixes[-1])))
+        raise UserError(f"{option}: got {str(path)!r}, expected a name ending in {expected}")
+
+
 def refuse_unwritable(out: Path, folder: Path) -> None:
     """Raise UserError where nothing can be put into a folder below `--out`; nothing is left in it.
 

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from docs.generate.markdown import MADE, table
-from docs.generate.values import Schema, alternatives, default, values
+from docs.generate.values import default, values
 from sim.scenario import Scenario
+from sim.scenario.json_schema import Node, alternatives
 
 _INTRO = """\
 # Keys of a scenario
@@ -36,8 +37,8 @@ class _Sections:
     titles: of the definitions that have a section, in the order of the sections.
     """
 
-    def __init__(self, schema: Schema) -> None:
-        self._definitions: dict[str, Schema] = schema["$defs"]
+    def __init__(self, schema: Node) -> None:
+        self._definitions: dict[str, Node] = schema["$defs"]
         self.titles: dict[str, str] = {}
         for key, value in schema["properties"].items():
             names = self._mappings(value)
@@ -55,7 +56,7 @@ class _Sections:
         about = schema.get("description", "")
         return f"## {self.titles[name]}\n\n{about}\n\n" + table(_HEADINGS, self.rows(schema))
 
-    def rows(self, schema: Schema, prefix: str = "") -> Iterator[list[str]]:
+    def rows(self, schema: Node, prefix: str = "") -> Iterator[list[str]]:
         """A row for each key of a mapping, and of the mappings in it without a section."""
         for key, value in schema["properties"].items():
             if "const" in value:
@@ -71,7 +72,7 @@ class _Sections:
             for name in nested:
                 yield from self.rows(self._definitions[name], f"{path}.")
 
-    def _values(self, schema: Schema) -> list[str]:
+    def _values(self, schema: Node) -> list[str]:
         names = self._mappings(schema)
         links = [self._link(self.titles[name]) for name in names if name in self.titles]
         return [*values(schema), *(["mapping"] if len(links) < len(names) else []), *links]
@@ -79,7 +80,7 @@ class _Sections:
     def _about(self, names: list[str]) -> str:
         return " ".join(self._definitions[name].get("description", "") for name in names)
 
-    def _into(self, path: str, schema: Schema) -> tuple[str, Schema]:
+    def _into(self, path: str, schema: Node) -> tuple[str, Node]:
         """Of a mapping whose names are the user's own, and nothing else, one of its values."""
         inner = [schema.get("additionalProperties"), *schema.get("patternProperties", {}).values()]
         named = [one for one in inner if self._mappings(one)]

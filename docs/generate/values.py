@@ -1,27 +1,19 @@
 """What a key of a scenario may be, in words, from its JSON schema."""
 
 import json
-from typing import Any
 
-Schema = dict[str, Any]
+from sim.scenario.json_schema import Node, alternatives
+
 _MOST_NAMES = 12
 
 
-def alternatives(schema: Schema) -> list[Schema]:
-    """What a value may be one of, but for null, which stands for none."""
-    choices: list[Schema] = schema.get("anyOf") or schema.get("oneOf") or []
-    if choices:
-        return [one for choice in choices for one in alternatives(choice)]
-    return [] if schema.get("type") == "null" else [schema]
-
-
-def values(schema: Schema) -> list[str]:
+def values(schema: Node) -> list[str]:
     """Of those that are no mapping with a definition of its own, each once."""
     plain = [one for one in alternatives(schema) if "$ref" not in one]
     return list(dict.fromkeys(map(_value, plain)))
 
 
-def _value(schema: Schema) -> str:
+def _value(schema: Node) -> str:
     if "enum" in schema:
         return _names(schema["enum"])
     if "const" in schema:
@@ -43,7 +35,7 @@ def _names(names: list[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
-def _range(schema: Schema) -> str:
+def _range(schema: Node) -> str:
     """Of a number: the bounds that it has."""
     words = {
         "minimum": "from",
@@ -59,7 +51,7 @@ def _number(value: float) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 
-def default(schema: Schema, *, is_required: bool) -> str:
+def default(schema: Node, *, is_required: bool) -> str:
     """What holds where a key is left out."""
     if is_required:
         return "required"

@@ -12,9 +12,9 @@ from sim.blocks.watchers import REPLICA, AtTime, Film, Telling
 from sim.errors import UserError
 from sim.rerun import Chosen, Window, choose, watch
 from sim.scenario.deployed import build_config
-from sim.whole_file import whole_file
+from sim.whole_file import check_suffix, whole_file
 
-_STILLS = (".png", ".svg")
+_STILLS = (".png", ".svg", ".html")
 _FILMS = (".gif", ".html")
 _MOST_FRAMES = 120
 _FILM_S = 20  # how long a GIF takes about
@@ -35,11 +35,10 @@ def draw_blocks(
 
     Raises UserError where not exactly one run is meant or it cannot be simulated again.
     """
-    kinds = _FILMS if animate else (*_STILLS, ".html")
-    if out.suffix not in kinds:
-        expected = f"a name that ends with one of {', '.join(kinds)}"
-        with_animate = " with --animate" if animate else ""
-        raise UserError(f"--out: got {out.name!r}, expected {expected}{with_animate}")
+    if animate:
+        check_suffix(out, "--out with --animate", _FILMS)
+    else:
+        check_suffix(out, "--out", _STILLS)
     if time_s is not None and (animate or window != Window()):
         other = "--animate" if animate else "--window"
         raise UserError(f"--time: got it with {other}, expected one of the two")

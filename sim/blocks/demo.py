@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from sim.blocks.frame import Frame, frame_of
+from sim.blocks.frame import Frame, beginning, frame_of
 from sim.blocks.looks import blocks_words
 from sim.blocks.terminal import terminal_text
 from sim.demo import Demo, result_lines
@@ -20,7 +20,7 @@ def watch_demo(demo: Demo, delay_s: float) -> None:
         return
     with Live(console=console, auto_refresh=False, vertical_overflow="ellipsis") as live:
         while step := demo.schedule():
-            frame = frame_of(demo.engine, 0, step.index)
+            frame = frame_of(demo.engine, beginning(demo.engine, 0, step.index))
             live.update(_view(demo, frame, console.width), refresh=True)
             time.sleep(delay_s)
             demo.compute(step)
@@ -29,7 +29,7 @@ def watch_demo(demo: Demo, delay_s: float) -> None:
 
 def _last(demo: Demo, width: int) -> Text:
     while step := demo.schedule():
-        frame = frame_of(demo.engine, 0, step.index)
+        frame = frame_of(demo.engine, beginning(demo.engine, 0, step.index))
         demo.compute(step)
     return _view(demo, frame, width)
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from engine.engine_base import EngineBase
 from engine.kv_manager import KVUsage
+from engine.sequence import Sequence
 from sim.sequence_name import name_of
 
 MOST_CELLS = 4096  # more cannot be told apart
@@ -34,7 +35,7 @@ class Frame:
         stands for, the last one for as many as are left.
     num_held, num_shared, num_cached: blocks that somebody holds, that several do, and that keep
         their content though nobody does.
-    usage: the ledger, in slots. running, waiting: by name, in order.
+    usage: the ledger, in slots. running, waiting: by name, in order, as the step began.
     """
 
     start_ns: int
@@ -50,9 +51,29 @@ class Frame:
     waiting: tuple[str, ...]
 
 
-def frame_of(engine: EngineBase, start_ns: int, step: int | None) -> Frame:
-    """The pool of an engine now."""
-    states = engine.snapshot()
+class Beginning(NamedTuple):
+    """A step as it begins: who runs and who waits. Others may come before it ends."""
+
+    start_ns: int
+    step: int | None
+    running: tuple[Sequence, ...]
+    waiting: tuple[Sequence, ...]
+
+    @property
+    def head(self) -> Sequence | None:
+        """Who is admitted next."""
+        return self.waiting[0] if self.waiting else None
+
+
+def beginning(engine: EngineBase, start_ns: int, step: int | None) -> Beginning:
+    """Of a step that begins now."""
+    scheduler = engine.scheduler
+    return Beginning(start_ns, step, tuple(scheduler.running), tuple(scheduler.waiting))
+
+
+def frame_of(engine: EngineBase, begun: Beginning) -> Frame:
+    """The pool of an engine now, while the step that has begun is computed."""
+    states = engine.snapshot(begun.head)
     block_size = engine.config.block_size
     per_cell = -(-len(states) // MOST_CELLS)
     names = {seq: name_of(seq) for state in states for seq in state.holders}
@@ -60,17 +81,17 @@ def frame_of(engine: EngineBase, start_ns: int, step: int | None) -> Frame:
         Cell(tuple(names[seq] for seq in s.holders), s.num_live, block_size, s.rest) for s in states
     ]
     return Frame(
-        start_ns,
-        step,
+        begun.start_ns,
+        begun.step,
         tuple(folded(cells, per_cell)),
         per_cell,
         len(states),
         num_held=sum(bool(state.holders) for state in states),
         num_shared=sum(len(state.holders) > 1 for state in states),
         num_cached=sum(state.rest == "cached" for state in states),
-        usage=engine.usage(),
-        running=tuple(name_of(seq) for seq in engine.scheduler.running),
-        waiting=tuple(name_of(seq) for seq in engine.scheduler.waiting),
+        usage=engine.kv.usage(begun.head),
+        running=tuple(map(name_of, begun.running)),
+        waiting=tuple(map(name_of, begun.waiting)),
     )
 
 

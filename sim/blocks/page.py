@@ -1,8 +1,6 @@
 """Pictures as a page for a browser, which needs nothing else."""
 
-import json
 from collections.abc import Iterator, Sequence
-from html import escape
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -11,14 +9,13 @@ from engine.kv_manager import KVUsage
 from sim.blocks.frame import Cell, Frame
 from sim.blocks.layout import Heading
 from sim.blocks.looks import GREY, HOLDERS, LOOKS, SHARED, examples, what_words, when_words
+from sim.html_page import filled
 
 
 def save_page(frames: Sequence[Frame], heading: Heading, path: Path) -> None:
     """Write a page with a frame, or with several and a slider."""
-    # Within a script of a page "</" could end it; in JSON it may as well be "<\/".
-    data = json.dumps(_data(frames, heading), separators=(",", ":")).replace("</", "<\\/")
-    page = files("sim.blocks").joinpath("page.html").read_text("utf-8")
-    page = page.replace("__TITLE__", escape(heading.title)).replace("__DATA__", data)
+    template = files("sim.blocks").joinpath("page.html.j2").read_text("utf-8")
+    page = filled(template, title=heading.title, data=_data(frames, heading))
     path.write_text(page, "utf-8")
 
 

@@ -50,6 +50,21 @@ Settings = Annotated[
         autocompletion=completion.settings,
     ),
 ]
+# Which run of which folder.
+RunFolder = Annotated[
+    Path,
+    typer.Argument(
+        help="Folder that `kvsim run` has left.",
+        autocompletion=completion.run_folders,
+        show_default=False,
+    ),
+]
+System = Annotated[str | None, typer.Option(help="Which system of several.")]
+Seed = Annotated[int | None, typer.Option(min=0, help="Which seed of several.")]
+At = Annotated[
+    list[str] | None,
+    typer.Option(help="Which point of a sweep: --at engine.block_size=8 (repeatable)."),
+]
 # Of every command that prints results. Beside --format it is short for --format json.
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 

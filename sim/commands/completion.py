@@ -45,6 +45,13 @@ def published(incomplete: str) -> list[str]:
     return [path.stem for path in files]
 
 
+def figures(incomplete: str) -> list[str]:
+    """Figures of a run."""
+    from sim.plots.run_figures import FIGURES
+
+    return [name for name in FIGURES if name.startswith(incomplete)]
+
+
 def settings(incomplete: str) -> list[tuple[str, str]]:
     """Keys of a scenario, each with its meaning; after `=` the values, where they have names."""
     from sim.scenario.json_schema import scenario_schema
@@ -71,12 +78,13 @@ def _keys(schema: dict[str, Any], node: dict[str, Any], path: str) -> Iterator[t
 
 
 def _alternatives(schema: dict[str, Any], node: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    if "$ref" in node:
-        yield from _alternatives(schema, schema["$defs"][node["$ref"].rpartition("/")[2]])
-        return
-    yield node
-    for part in (*node.get("anyOf", ()), *node.get("oneOf", ())):
-        yield from _alternatives(schema, part)
+    from sim.scenario.json_schema import alternatives
+
+    for part in alternatives(node):
+        if "$ref" in part:
+            yield from _alternatives(schema, schema["$defs"][part["$ref"].rpartition("/")[2]])
+        else:
+            yield part
 
 
 def _values(schema: dict[str, Any], node: dict[str, Any]) -> list[str]:

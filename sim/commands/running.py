@@ -6,8 +6,18 @@ from typing import Annotated
 
 import typer
 
-from sim.commands import completion
-from sim.commands.app import AsJson, ScenarioFile, Settings, WithReport, app, chosen_format
+from sim.commands.app import (
+    AsJson,
+    At,
+    RunFolder,
+    ScenarioFile,
+    Seed,
+    Settings,
+    System,
+    WithReport,
+    app,
+    chosen_format,
+)
 
 
 class RunFormat(StrEnum):
@@ -119,21 +129,13 @@ def demo(
 
 @app.command()
 def explain(
-    folder: Annotated[
-        Path,
-        typer.Argument(
-            help="Folder that `kvsim run` has left.", autocompletion=completion.run_folders
-        ),
-    ],
+    folder: RunFolder,
     request: Annotated[
         int | None, typer.Argument(min=0, help="Number of a request, to see its life alone.")
     ] = None,
-    system: Annotated[str | None, typer.Option(help="Which system of several.")] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Which seed of several.")] = None,
-    at: Annotated[
-        list[str] | None,
-        typer.Option(help="Which point of a sweep: --at engine.block_size=8 (repeatable)."),
-    ] = None,
+    system: System = None,
+    seed: Seed = None,
+    at: At = None,
     as_json: AsJson = False,
 ) -> None:
     """Say where the time of requests went: queueing, for what; prompts; decodes; preemptions.

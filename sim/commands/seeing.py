@@ -5,25 +5,22 @@ from typing import Annotated
 
 import typer
 
-from sim.commands.app import app
-
-_Folder = Annotated[Path, typer.Argument(help="Folder that `kvsim run` has left.")]
-_System = Annotated[str | None, typer.Option(help="Which system of several.")]
-_Seed = Annotated[int | None, typer.Option(min=0, help="Which seed of several.")]
-_At = Annotated[
-    list[str] | None,
-    typer.Option(help="Which point of a sweep: --at engine.block_size=8 (repeatable)."),
-]
+from sim.commands import completion
+from sim.commands.app import At, RunFolder, Seed, System, app
 
 
 @app.command()
 def plot(
-    folder: _Folder,
+    folder: RunFolder,
     figure: Annotated[
-        str, typer.Option(help="Its name; `kvsim list figures` has them all, with what they need.")
+        str,
+        typer.Option(
+            help="Its name; `kvsim list figures` has them all, with what they need.",
+            autocompletion=completion.figures,
+        ),
     ],
     out: Annotated[Path, typer.Option(help="File to write, .png or .svg.")],
-    at: _At = None,
+    at: At = None,
 ) -> None:
     """Draw one figure of a run.
 
@@ -37,7 +34,11 @@ def plot(
 @app.command()
 def report(
     folder: Annotated[
-        Path, typer.Argument(help="Folder that `kvsim run` or `kvsim sweep` has left.")
+        Path,
+        typer.Argument(
+            help="Folder that `kvsim run` or `kvsim sweep` has left.",
+            autocompletion=completion.run_folders,
+        ),
     ],
     out: Annotated[
         Path | None, typer.Option(help="File to write; report.html in the folder if not given.")
@@ -54,11 +55,11 @@ def report(
 
 @app.command()
 def timeline(
-    folder: _Folder,
+    folder: RunFolder,
     out: Annotated[Path, typer.Option(help="New file, .json or .json.gz.")],
-    system: _System = None,
-    seed: _Seed = None,
-    at: _At = None,
+    system: System = None,
+    seed: Seed = None,
+    at: At = None,
     window: Annotated[
         str | None, typer.Option(help="FROM,TO in seconds of the run; all of it if not given.")
     ] = None,
@@ -86,13 +87,13 @@ def timeline(
 
 @app.command()
 def blocks(
-    folder: _Folder,
+    folder: RunFolder,
     out: Annotated[
         Path, typer.Option(help="New file: .png, .svg or .html; .gif or .html with --animate.")
     ],
-    system: _System = None,
-    seed: _Seed = None,
-    at: _At = None,
+    system: System = None,
+    seed: Seed = None,
+    at: At = None,
     time: Annotated[
         float | None,
         typer.Option(min=0, help="Second of the run; the most telling moment if not given."),

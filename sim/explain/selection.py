@@ -6,7 +6,8 @@ import pandas as pd
 
 from sim.attribution import DECODE_PARTS, TTFT_PARTS
 from sim.errors import UserError
-from sim.run_folder import is_finished
+from sim.run_folder import check_run
+from sim.run_tables import read_table
 
 
 def select(
@@ -17,8 +18,7 @@ def select(
     at: KEY=VALUE of what was swept. Raises UserError for a folder that is no run, or where not
     exactly one run is meant.
     """
-    if not is_finished(folder):
-        raise UserError(f"{folder}: is no folder, expected one that `kvsim run` has left")
+    check_run(folder)
     requests = read_table(folder, "requests")
     missing = [name for name in (*TTFT_PARTS, *DECODE_PARTS) if name not in requests]
     if missing:
@@ -45,25 +45,6 @@ def of_run(rows: pd.DataFrame, run: dict[str, str]) -> pd.DataFrame:
     for key, value in run.items():
         is_of &= rows[key] == value
     return rows[is_of]
-
-
-def read_table(folder: Path, name: str) -> pd.DataFrame:
-    """The table `requests` or `steps` of a run folder, with what tells runs apart as strings.
-
-    Raises UserError where it cannot be read.
-    """
-    path = folder / f"{name}.csv"
-    try:
-        columns = list(pd.read_csv(path, nrows=0))
-        first = {"requests": "request", "steps": "step"}[name]
-        keys = dict.fromkeys(columns[: columns.index(first)], "category")
-        # A system or a swept value may be called "null" or "NA"; only an empty cell is no value.
-        rows = pd.read_csv(path, keep_default_na=False, na_values=[""], dtype=keys)
-    except OSError as error:
-        raise UserError(f"{path}: {(error.strerror or str(error)).lower()}") from None
-    except ValueError:
-        raise UserError(f"{path}: is no table that `kvsim run` has left") from None
-    return rows.astype(dict.fromkeys(keys, "string"))
 
 
 def _wanted(

@@ -3,6 +3,7 @@
 import json
 import re
 
+from rich.console import Console
 from rich.table import Table
 
 from sim.errors import UserError
@@ -26,7 +27,8 @@ def print_kind(name: str, *, as_json: bool) -> None:
 def _table(rows: list[dict[str, str]]) -> Table:
     columns = {heading: [row[heading] for row in rows] for heading in rows[0]}
     has_prose = any(_is_prose(cells) for cells in list(columns.values())[1:])
-    table = Table(box=None, pad_edge=False, header_style="", padding=(0, 2, int(has_prose), 0))
+    below = int(has_prose and Console().is_terminal)  # there prose is broken into lines
+    table = Table(box=None, pad_edge=False, header_style="", padding=(0, 2, below, 0))
     for place, (heading, cells) in enumerate(columns.items()):
         is_prose = bool(place) and _is_prose(cells)
         is_number = all(re.fullmatch(r"[0-9.,]+( B)?|-", cell) for cell in cells)

@@ -90,9 +90,13 @@ def _figures() -> list[Row]:
     from sim.plots.run_figures import FIGURES  # matplotlib, slow to import
 
     return [
-        {"name": name, "shows": figure.shows, "needs": figure.needs or "-"}
+        {"name": name, "shows": figure.shows, "needs": figure.needs}
         for name, figure in FIGURES.items()
     ]
+
+
+def _figure_cells(figure: Row) -> dict[str, str]:
+    return {**figure, "needs": figure["needs"] or "-"}
 
 
 def _metrics() -> list[Row]:
@@ -122,6 +126,6 @@ KINDS = {
     "gpus": Kind(_gpus, _gpu_cells),
     "models": Kind(_models, _model_cells),
     "workloads": Kind(_workloads, _workload_cells),
-    "figures": Kind(_figures, _as_they_are),
+    "figures": Kind(_figures, _figure_cells),
     "metrics": Kind(_metrics, _as_they_are),
 }

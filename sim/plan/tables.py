@@ -4,6 +4,7 @@ import math
 
 from rich.table import Table
 
+from sim.one_run import words as setting_words
 from sim.plan.evaluate import GLANCE_RUNS
 from sim.plan.evaluation import RATIO
 from sim.plan.findings import NEIGHBOUR_SEEDS, Beside, Findings, Labels, Look
@@ -47,7 +48,9 @@ def alternatives_table(findings: Findings) -> Table:
     keys, goal = list(plans[0][0]), findings.best.goal
     costs = ["an hour", "per million tokens"] if prices else []
     title = f"alternatives, the best first by {ranked_by(goal, prices)}"
-    table = _new_table(*_headings(keys), goal.heading, "GPUs", "a GPU", *costs, title=title)
+    table = _new_table(
+        *map(setting_words, keys), goal.heading, "GPUs", "a GPU", *costs, title=title
+    )
     for labels, plan in plans:
         cells = ["none", str(plan.num_gpus), "-"]
         if plan.answer is not None:
@@ -64,7 +67,7 @@ def looks_table(looks: list[Look], goal: Goal) -> Table:
     """With `>` or `<` before a value at which a promise is broken: what keeps them lies beyond."""
     keys = list(looks[0].labels)
     title = f"{len(looks)} more, tried coarsely ({GLANCE_RUNS} runs of few values)"
-    table = _new_table(*_headings(keys), goal.heading, "GPUs", title=title)
+    table = _new_table(*map(setting_words, keys), goal.heading, "GPUs", title=title)
     for look in looks:
         sign = "" if look.is_kept else "< " if goal.is_highest else "> "
         value = f"{sign}{number(look.value)}"
@@ -84,10 +87,6 @@ def _new_table(*headings: str, title: str | None = None) -> Table:
     for place, heading in enumerate(headings):
         table.add_column(heading, justify="right" if place else "left")
     return table
-
-
-def _headings(keys: list[str]) -> list[str]:
-    return [key.rpartition(".")[2] for key in keys]
 
 
 def _values(labels: Labels, keys: list[str]) -> list[str]:

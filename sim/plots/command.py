@@ -6,9 +6,7 @@ from sim.errors import UserError
 from sim.plots.run_figures import FIGURES
 from sim.plots.style import save
 from sim.shown import read_shown
-from sim.whole_file import whole_file
-
-SUFFIXES = (".png", ".svg")
+from sim.whole_file import check_suffix, whole_file
 
 
 def plot(folder: Path, name: str, out: Path, at: list[str]) -> None:
@@ -19,8 +17,7 @@ def plot(folder: Path, name: str, out: Path, at: list[str]) -> None:
     """
     if name not in FIGURES:
         raise UserError(f"--figure: got {name!r}, expected one of {', '.join(FIGURES)}")
-    if out.suffix not in SUFFIXES:
-        raise UserError(f"--out: got {str(out)!r}, expected a name ending in .png or .svg")
+    check_suffix(out, "--out", (".png", ".svg"))
     figure = FIGURES[name].draw(read_shown(folder, at))
     if figure is None:
         raise UserError(f"{folder}: has no figure {name!r}, which needs {FIGURES[name].needs}")

@@ -19,11 +19,15 @@ from sim.shown import Shown, shown_of
 
 
 class RunFigure(NamedTuple):
-    """shows: in a few words. needs: what a run must have for it; None where every run has it."""
+    """shows: in a few words. needs: what a run must have for it; None where every run has it.
+
+    is_unasked: whether a run leaves it by itself.
+    """
 
     shows: str
     draw: Callable[[Shown], Figure | None]
     needs: str | None = None
+    is_unasked: bool = True
 
 
 def _over_key(draw: Callable[[pd.DataFrame, str], Figure]) -> Callable[[Shown], Figure | None]:
@@ -50,26 +54,21 @@ FIGURES = {
         "the same, as means over time", lambda shown: kv_shares(shown.at_point, shown.runs[0])
     ),
     "queues": RunFigure(
-        "sequences that run and that wait, over time", lambda shown: queues(shown.runs)
+        "sequences that run and that wait, over time",
+        lambda shown: queues(shown.runs),
+        is_unasked=False,
     ),
     "prefix_cache": RunFigure(
         "what the prefix cache found of prompts, and why not more",
         lambda shown: prefix_cache(shown.runs) if any(map(has_looked, shown.runs)) else None,
         "engine.enable_prefix_caching",
+        is_unasked=False,
     ),
     "attribution": RunFigure(
         "what TTFT is made of, of all and of the slow requests",
         lambda shown: attribution(shown.runs),
     ),
 }
-_UNASKED = (
-    "throughput",
-    "latency",
-    "latency_distribution",
-    "kv_memory",
-    "kv_shares",
-    "attribution",
-)
 
 
 def draw_figures(folder: Path, summary: pd.DataFrame, runs: list[OneRun]) -> None:
@@ -78,6 +77,7 @@ def draw_figures(folder: Path, summary: pd.DataFrame, runs: list[OneRun]) -> Non
     See `shown_of`.
     """
     shown = shown_of(summary, runs)
-    for name in _UNASKED:
-        if figure := FIGURES[name].draw(shown):
-            save(figure, folder / f"{name}.png")
+    for name, figure in FIGURES.items():
+        drawn = figure.draw(shown) if figure.is_unasked else None
+        if drawn:
+            save(drawn, folder / f"{name}.png")

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from engine.kv_manager import HELD, KVUsage
 from sim.definitions.plain import METRICS, TIMES
 from sim.metrics import PERCENTILES
 from sim.prometheus.series import RunTables, Series, labels_of, read_tables, series_of
@@ -17,8 +18,6 @@ from sim.vllm_metrics import COUNTERS, GAUGES, HISTOGRAMS, ITL, SUCCESS, SUCCESS
 
 _OVER_RUN = "kvsim: of the whole run"
 _MEAN = "kvsim: the mean over the time of the run"
-_HELD = ("live", "tail", "reserved", "over_reserved")
-_SLOTS = (*_HELD, "cached", "unusable", "free")
 _REASONS = ("stop", "length")  # of those that vLLM has; requests that are refused never were in it
 
 # Columns of summary.csv that the metrics of vLLM say.
@@ -95,7 +94,7 @@ def _mean_over_time(name: str, steps: pd.DataFrame) -> float:
     if not time_ns.sum():
         return float("nan")
     if name == "vllm:kv_cache_usage_perc":
-        values = steps[list(_HELD)].sum(axis=1) / steps[list(_SLOTS)].sum(axis=1)
+        values = steps[list(HELD)].sum(axis=1) / steps[list(KVUsage._fields)].sum(axis=1)
     else:
         values = steps[name.rpartition("_")[2]]
     return float(np.average(values.to_numpy(np.float64), weights=time_ns))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from sim.csv_rows import read_rows
 from sim.prometheus.text import Labels
 from sim.run_folder import read_summary
 from sim.scenario import Scenario
@@ -48,8 +49,7 @@ def read_tables(folder: Path, scenario: Scenario) -> RunTables:
 
 
 def _read(path: Path) -> pd.DataFrame:
-    types = {"system": str}
-    rows = pd.read_csv(path, keep_default_na=False, na_values=[""], dtype=types, low_memory=False)
+    rows = read_rows(path)
     return rows if "replica" in rows else rows.assign(replica=0)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from sim.csv_rows import read_rows
 from sim.errors import UserError
 from sim.report.about import settings, versions_in_words, whole
 from sim.report.page import Block, Cell, Code, Page, Plot, Section, Table, Words
@@ -42,7 +43,7 @@ def page_of_plan(folder: Path) -> Page:
 def _read(folder: Path) -> tuple[Data, pd.DataFrame]:
     try:
         plan = json.loads((folder / FILE).read_text("utf-8"))
-        runs = pd.read_csv(folder / "curve.csv", keep_default_na=False, na_values=[""])
+        runs = read_rows(folder / "curve.csv")
     except OSError as error:
         raise UserError(f"{error.filename}: {(error.strerror or str(error)).lower()}") from None
     except ValueError:

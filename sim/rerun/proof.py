@@ -2,9 +2,8 @@
 
 import pandas as pd
 
-from engine.engine import Engine
+from engine.engine_base import EngineBase
 from engine.kv_manager import KVUsage
-from engine.replay_engine import ReplayEngine
 from engine.request import RequestId, TokenOutput
 from engine.step import Step
 from sim.recorder import Queues
@@ -65,10 +64,14 @@ class Proof(Watcher):
             self._times["admitted_ns"].setdefault(int(seq.request.request_id), now_ns)
         self._watcher.scheduled(replica, step, now_ns)
 
+    def began(self, replica: int, engine: EngineBase, step: Step, start_ns: int) -> None:
+        """See Watcher."""
+        self._watcher.began(replica, engine, step, start_ns)
+
     def ran(
         self,
         replica: int,
-        engine: Engine | ReplayEngine,
+        engine: EngineBase,
         step: Step,
         start_ns: int,
         end_ns: int,

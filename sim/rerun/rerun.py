@@ -8,6 +8,7 @@ import pandas as pd
 from sim.errors import UserError
 from sim.experiment import keys_of, plan_jobs
 from sim.explain.selection import select
+from sim.one_run import words
 from sim.rerun.proof import Proof
 from sim.rerun.window import Window, WindowOver
 from sim.scenario import Scenario
@@ -35,13 +36,8 @@ class Chosen:
     @property
     def name(self) -> str:
         """As a title."""
-        run = ", ".join(f"{_last(key)} {value}" for key, value in self.run.items())
+        run = ", ".join(f"{words(key)} {value}" for key, value in self.run.items())
         return f"{self.folder.name}: {run.removeprefix('system ')}"
-
-
-def _last(key: str) -> str:
-    """A setting without where it belongs, in words."""
-    return key.rpartition(".")[2].replace("_", " ")
 
 
 def choose(folder: Path, system: str | None, seed: int | None, at: list[str]) -> Chosen:

@@ -8,7 +8,7 @@ from pathlib import Path
 from sim.errors import UserError
 from sim.scenario.json_schema import FILE, MODELINE, schema_text
 from sim.scenario.yaml_text import to_yaml
-from sim.whole_file import whole_file
+from sim.whole_file import check_suffix, whole_file
 from workloads import Trace, read_source, read_trace
 
 
@@ -17,18 +17,17 @@ def write_starter(file: Path, trace: Path | None) -> None:
 
     Raises UserError for a file that is there, and WorkloadError for a trace that cannot be read.
     """
-    if file.suffix not in (".yaml", ".yml"):
-        raise UserError(f"{file}: got {file.suffix or 'no ending'}, expected .yaml")
+    check_suffix(file, "FILE", (".yaml", ".yml"))
     if file.exists():
         raise UserError(f"{file}: is there, expected a new file")
-    text = starter_text() if trace is None else _of_trace(trace, file)
+    text = starter_text().replace("FILE", str(file))
+    if trace is not None:
+        text = _with_trace(text, trace, file)
     schema = file.with_name(FILE)
     with whole_file(schema) as path:
         path.write_text(schema_text(), "utf-8")
     with whole_file(file) as path:
-        path.write_text(
-            MODELINE.format(path=FILE) + "\n" + text.replace("FILE", str(file)), "utf-8"
-        )
+        path.write_text(f"{MODELINE.format(path=FILE)}\n{text}", "utf-8")
     print(f"written to {file}, and its schema to {schema}", file=sys.stderr)
 
 
@@ -37,10 +36,10 @@ def starter_text() -> str:
     return files("sim.starter").joinpath("scenario.yaml").read_text("utf-8")
 
 
-def _of_trace(path: Path, file: Path) -> str:
+def _with_trace(text: str, path: Path, file: Path) -> str:
     """The same with the requests of a trace, and a context that has room for all of them."""
     trace = read_trace(read_source(str(path)))
-    text, _, _ = starter_text().partition("workload:\n")
+    text, _, _ = text.partition("workload:\n")
     longest = int((trace.prompt_tokens + trace.output_tokens).max())
     room = max(8192, 1 << (longest - 1).bit_length())
     text = text.replace("max_model_len: 8192", f"max_model_len: {room}")

@@ -13,6 +13,7 @@ from rich.table import Table
 from sim.errors import InterruptedRun, UserError
 from sim.experiment import Job
 from sim.fingerprint import code_digest, versions
+from sim.one_run import words
 from sim.parallel import Backend
 from sim.progress import busy, planner, progress_bar
 from sim.run_command import assumptions
@@ -163,8 +164,7 @@ def _difference_table(paired: pd.DataFrame, first: str) -> Table:
         title_justify="left",
         title_style="bold",
     )
-    headings = [key.rpartition(".")[2].replace("_", " ") for key in keys]
-    for heading in ("system", *headings, "difference", "%"):
+    for heading in ("system", *map(words, keys), "difference", "%"):
         table.add_column(heading, justify="right")
     for row in paired[paired["metric"] == METRICS[0]].to_dict("records"):
         half_width = row["half_width"]

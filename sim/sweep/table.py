@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from sim.csv_rows import read_rows
 from sim.errors import UserError
 
 SHOWN = {  # metric -> what it is called
@@ -26,9 +27,7 @@ def read_sweep(folder: Path) -> Sweep:
     """What `kvsim sweep` has left in a folder. Raises UserError where it is not there."""
     try:
         about = json.loads((folder / ABOUT).read_text("utf-8"))
-        types = {"system": str}
-        # A system or a swept value may be called "null" or "NA"; only an empty cell is no value.
-        frame = pd.read_csv(folder / TABLE, keep_default_na=False, na_values=[""], dtype=types)
+        frame = read_rows(folder / TABLE)
     except OSError as error:
         raise UserError(f"{error.filename}: {(error.strerror or str(error)).lower()}") from None
     except ValueError:

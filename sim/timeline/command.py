@@ -12,6 +12,7 @@ from sim.timeline.clip import clipped
 from sim.timeline.history import History
 from sim.timeline.parts import STEPS, Parts
 from sim.timeline.trace_events import Event, events_of, num_events_of, write_events
+from sim.whole_file import check_suffix
 
 
 def write_timeline(
@@ -28,8 +29,7 @@ def write_timeline(
 
     Raises UserError where not exactly one run is meant or it cannot be simulated again.
     """
-    if not out.name.endswith((".json", ".json.gz")):
-        raise UserError(f"--out: got {out.name!r}, expected one that ends with .json or .json.gz")
+    check_suffix(out, "--out", (".json", ".json.gz"))
     chosen = choose(folder, system, seed, at)
     history = History(window, most_events)
     watch(chosen, history, window)

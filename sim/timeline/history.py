@@ -2,9 +2,8 @@
 
 from collections import Counter
 
-from engine.engine import Engine
+from engine.engine_base import EngineBase
 from engine.kv_manager import KVUsage
-from engine.replay_engine import ReplayEngine
 from engine.request import RequestId, TokenOutput
 from engine.step import Step
 from sim.recorder import Queues
@@ -58,7 +57,7 @@ class History(Watcher):
     def ran(
         self,
         replica: int,
-        engine: Engine | ReplayEngine,
+        engine: EngineBase,
         step: Step,
         start_ns: int,
         end_ns: int,

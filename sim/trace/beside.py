@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.errors import UserError
+from sim.whole_file import check_suffix
 from workloads import SharingRows, sharing_rows_csv
 from workloads.workload import Int64Column
 
@@ -75,8 +76,7 @@ def _quantiles(values: Int64Column) -> npt.NDArray[np.int64]:
 
 def check_place(out: Path) -> None:
     """Raise UserError for a name that is none of a scenario, and a file that is there."""
-    if out.suffix not in (".yaml", ".yml"):
-        raise UserError(f"{out}: got {out.suffix or 'no ending'}, expected .yaml")
+    check_suffix(out, "--fit", (".yaml", ".yml"))
     for path in (out, *(_path(out, part) for part in _PARTS)):
         if path.exists():
             raise UserError(f"{path}: is there, expected a new file")

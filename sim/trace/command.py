@@ -15,6 +15,7 @@ from sim.trace.beside import check_place
 from sim.trace.comparison import comparison, misfits
 from sim.trace.describe import Arrivals, Description, Lengths, Sharing, describe
 from sim.trace.fit import drawn, fit, write
+from sim.whole_file import check_suffix
 from workloads import FORMATS, Trace, read_source, read_trace, trace_of_workload
 from workloads.readers.own import write_csv, write_jsonl
 
@@ -116,15 +117,15 @@ def _check_options(
     as_json: bool,
 ) -> None:
     """What is wrong with them is said before the work."""
-    if convert is not None and convert.suffix not in _WRITERS:
-        raise UserError(f"{convert}: got {convert.suffix or 'no ending'}, expected .csv or .jsonl")
-    if convert is not None and convert.exists():
-        raise UserError(f"{convert}: is there, expected a new file")
+    if convert is not None:
+        check_suffix(convert, "--convert", tuple(_WRITERS))
+        if convert.exists():
+            raise UserError(f"{convert}: is there, expected a new file")
     for place in (convert, figure):
         if place is not None and not place.parent.is_dir():
             raise UserError(f"{place}: no such folder")
-    if figure is not None and figure.suffix not in (".png", ".svg"):
-        raise UserError(f"{figure}: got {figure.suffix or 'no ending'}, expected .png or .svg")
+    if figure is not None:
+        check_suffix(figure, "--figure", (".png", ".svg"))
     if fit_to is not None:
         check_place(fit_to)
     if fit_to is not None and as_json:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from engine.kv_manager import HELD
 from sim.errors import UserError
 from sim.parallel import over_cores
 from sim.records import Records
@@ -44,7 +45,7 @@ def _run(point: Point, scenario: Scenario) -> Records:
 def _is_kv_limited(point: Point, scenario: Scenario, records: Records) -> bool:
     """Whether TTFT would be much shorter with endless memory; asked where the pool got full."""
     num_slots = build_config(scenario, _SYSTEM).num_slots
-    held = records.steps[["live", "tail", "reserved", "over_reserved"]].sum(axis=1)
+    held = records.steps[list(HELD)].sum(axis=1)
     if held.max() < 0.9 * num_slots:
         return False
     data = scenario.model_dump(mode="json", exclude_none=True)

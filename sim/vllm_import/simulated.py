@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from sim.csv_rows import read_rows
 from sim.errors import UserError
-from sim.run_folder import is_finished, read_summary
+from sim.run_folder import check_run, read_summary
 from sim.scenario.yaml_text import parse, read_text
 from workloads.checks import listed
 
@@ -67,17 +68,10 @@ def read_run(folder: Path, system: str | None) -> SimulatedRun:
     Raises UserError for a folder that is no run, for several systems without a name, for more than
     one point of a sweep, and for requests of several outputs.
     """
-    if not is_finished(folder):
-        raise UserError(f"{folder}: no such folder, expected one that kvsim run left")
+    check_run(folder)
     summary = read_summary(folder)
     try:
-        requests = pd.read_csv(
-            folder / "requests.csv",
-            keep_default_na=False,
-            na_values=[""],
-            dtype={"system": str},
-            low_memory=False,
-        )
+        requests = read_rows(folder / "requests.csv")
         labels = list(requests.columns[1 : requests.columns.get_loc("seed")])
     except (OSError, ValueError, KeyError) as error:
         raise UserError(f"{folder / 'requests.csv'}: {str(error).splitlines()[0]}") from None

@@ -262,7 +262,7 @@ class Walk:
     def check_snapshot(self) -> None:
         """Its slots add up to the ledger, its holders and live slots are those of the tables."""
         block_size = self.engine.config.block_size
-        states = self.engine.snapshot()
+        states = self.engine.snapshot(self.engine.head)
         sums = Counter(live=sum(state.num_live for state in states))
         for state in states:
             sums[state.rest] += block_size - state.num_live

@@ -1,9 +1,11 @@
 """What a shell offers when Tab is pressed."""
 
+import click
 import pytest
+import typer
 
 from sim import catalogue
-from sim.commands import completion
+from sim.commands import app, completion
 
 
 @pytest.fixture
@@ -51,6 +53,19 @@ def test_names_of_the_catalogue():
     complete = completion.names_of("models")
     assert complete("") == catalogue.names("models")
     assert complete("toy") == ["toy"]
+
+
+def test_names_of_figures():
+    assert completion.figures("kv_") == ["kv_memory", "kv_shares"]
+
+
+def test_whatever_takes_the_folder_of_a_run_completes_it(folder):
+    commands = typer.main.get_command(app).commands
+    for name in ("explain", "plot", "report", "timeline", "blocks", "diff"):
+        (argument,) = (p for p in commands[name].params if p.name in ("folder", "run_folder"))
+        context = click.Context(commands[name], info_name=name)
+        offered = [item.value for item in argument.shell_complete(context, "mi")]
+        assert offered == ["mine/"], name
 
 
 @pytest.mark.parametrize(

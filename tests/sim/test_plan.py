@@ -424,6 +424,7 @@ def test_plan_json_has_all_that_was_found_as_valid_json(kvsim):
     assert "\n".join(kept["words"]) in words
 
 
+@pytest.mark.slow  # up to 256 replicas
 def test_without_an_answer_the_one_before_goes(kvsim):
     """Else answer.yaml stands beside a plan that is not its own."""
     args = (*FAST, "--find", "replicas", "--no-neighbours", "--quiet")
@@ -686,20 +687,28 @@ def test_no_more_blocks_are_searched_than_the_gpu_holds(new_scenario):
     assert find_goal(new_scenario(), "num_blocks", "default").values[0] == 4_000_000
 
 
-def test_refused_requests_and_the_least_there_is_are_said(kvsim):
+def test_refused_requests_are_said(kvsim):
     args = (*SLO, *FAST, "--no-neighbours", "--quiet")
     small = ("--set", "engine.num_blocks=1", "--set", "workload.prompts.unique=20")
     done = kvsim("plan", "small.yaml", *args, *small)
     assert done.returncode == 2
     assert "requests are refused, the first: request 0: 20 prompt" in done.stderr
     assert len(done.stderr.splitlines()) == 1  # no warnings of a figure without lines
-    least = kvsim("plan", "small.yaml", *args, "--find", "replicas")
+
+
+def test_the_least_there_is_is_said(kvsim):
+    args = (*SLO, *FAST, "--find", "replicas", "--no-neighbours", "--quiet")
+    least = kvsim("plan", "small.yaml", *args)
     assert least.stdout.startswith(
         "lowest number of replicas that keeps every promise: 1 replica\nit is the least there is\n"
     )
-    several = kvsim("plan", "small.yaml", *args, "--find", "replicas", "--rate", "150").stdout
+
+
+def test_options_of_several_replicas_say_of_how_many(kvsim):
+    args = (*SLO, *FAST, "--find", "replicas", "--rate", "150", "--no-neighbours", "--quiet")
+    several = kvsim("plan", "small.yaml", *args).stdout
     count = re.search(r"promise: (\d+) replicas", several)[1]
-    assert f"# on each of {count} replicas, behind a router: round-robin\n" in (several)
+    assert f"# on each of {count} replicas, behind a router: round-robin\n" in several
 
 
 def test_only_the_pool_of_the_planned_system_is_noted(kvsim):

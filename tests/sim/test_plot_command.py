@@ -1,10 +1,14 @@
 """`kvsim plot`: one figure of a run that is there."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from sim.binned import binned
+from sim.errors import UserError
+from sim.plots.command import plot
 from sim.plots.run_figures import FIGURES
 
 SCENARIO = """\
@@ -31,73 +35,67 @@ def run_folder(kvsim_of_module):
     done = kvsim("run", "seen.yaml", "--quiet")
     assert (done.returncode, done.stderr) == (0, "")
     (name,) = kvsim.left()
-    return f"runs/{name}"
+    return kvsim.folder / "runs" / name
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_each_figure_is_drawn_from_the_folder_as_the_run_drew_it(kvsim_of_module, run_folder, name):
-    kvsim = kvsim_of_module
-    done = kvsim("plot", run_folder, "--figure", name, "--out", f"{name}.png")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    at_once = kvsim.folder / run_folder / "figures" / f"{name}.png"
+def test_each_figure_is_drawn_from_the_folder_as_the_run_drew_it(run_folder, tmp_path, name):
+    out = tmp_path / "a.png"
+    plot(run_folder, name, out, [])
+    at_once = run_folder / "figures" / f"{name}.png"
+    assert at_once.exists() == FIGURES[name].is_unasked
     if at_once.exists():
-        assert (kvsim.folder / f"{name}.png").read_bytes() == at_once.read_bytes()
+        assert out.read_bytes() == at_once.read_bytes()
 
 
-def test_the_suffix_says_the_format_and_repeats_are_equal_bytes(kvsim_of_module, run_folder):
-    kvsim = kvsim_of_module
+def test_the_suffix_says_the_format_and_repeats_are_equal_bytes(run_folder, tmp_path):
     for out in ("a.svg", "b.svg"):
-        assert kvsim("plot", run_folder, "--figure", "queues", "--out", out).returncode == 0
-    first = (kvsim.folder / "a.svg").read_bytes()
+        plot(run_folder, "queues", tmp_path / out, [])
+    first = (tmp_path / "a.svg").read_bytes()
     assert first.startswith(b"<?xml")
-    assert first == (kvsim.folder / "b.svg").read_bytes()
+    assert first == (tmp_path / "b.svg").read_bytes()
 
 
-def test_a_point_of_the_sweep_can_be_chosen(kvsim_of_module, run_folder):
-    kvsim = kvsim_of_module
+def test_a_point_of_the_sweep_can_be_chosen(run_folder, tmp_path):
     for rate in (20, 50):
         point = f"workload.arrivals.poisson.rate={rate}"
-        args = ("--figure", "kv_memory", "--at", point, "--out", f"at{rate}.svg")
-        assert kvsim("plot", run_folder, *args).returncode == 0
-    assert (kvsim.folder / "at20.svg").read_bytes() != (kvsim.folder / "at50.svg").read_bytes()
+        plot(run_folder, "kv_memory", tmp_path / f"at{rate}.svg", [point])
+    assert (tmp_path / "at20.svg").read_bytes() != (tmp_path / "at50.svg").read_bytes()
 
 
 @pytest.mark.parametrize(
-    ("args", "line"),
+    ("name", "out", "at", "line"),
     [
+        ("nope", "x.png", [], "--figure: got 'nope', expected one of thr"),
+        ("queues", "x.gif", [], "--out: got 'x.gif', expected a name ending in .png or .svg"),
         (
-            ("--figure", "nope", "--out", "x.png"),
-            "--figure: got 'nope', expected one of thr",
-        ),
-        (("--figure", "queues", "--out", "x.gif"), "--out: got 'x.gif', expected a name ending in"),
-        (
-            ("--figure", "queues", "--out", "x.png", "--at", "rate=1"),
+            *("queues", "x.png", ["rate=1"]),
             "--at: got 'rate=1', expected KEY=VALUE of workload.arrivals.poisson.rate",
         ),
         (
-            ("--figure", "queues", "--out", "x.png", "--at", "workload.arrivals.poisson.rate=9"),
+            *("queues", "x.png", ["workload.arrivals.poisson.rate=9"]),
             "no request is served at workload.arrivals.poisson.rate=9",
         ),
     ],
 )
-def test_mistakes_are_one_line(kvsim_of_module, run_folder, args, line):
-    done = kvsim_of_module("plot", run_folder, *args)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert line in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+def test_mistakes_are_one_line(run_folder, name, out, at, line):
+    with pytest.raises(UserError) as mistake:
+        plot(run_folder, name, Path(out), at)
+    assert line in str(mistake.value)
+    assert len(str(mistake.value).splitlines()) == 1
 
 
-def test_a_figure_that_a_run_does_not_have_says_what_it_needs(kvsim_of_module, run_folder):
-    kvsim = kvsim_of_module
-    settings = ("sweep={}", "systems={plain: {}}", "replications=1")
-    args = ("--quiet", *(word for setting in settings for word in ("--set", setting)))
-    before = set(kvsim.left())
-    assert kvsim("run", "seen.yaml", *args).returncode == 0
-    (name,) = set(kvsim.left()) - before
-    for figure, needs in (("throughput", "a sweep"), ("prefix_cache", "enable_prefix_caching")):
-        done = kvsim("plot", f"runs/{name}", "--figure", figure, "--out", "x.png")
-        assert done.returncode == 2
-        assert needs in done.stderr
+def test_a_figure_that_a_run_does_not_have_says_what_it_needs(new_run, tmp_path):
+    folder = new_run(SCENARIO.partition("  sharing:")[0])
+    for name, needs in (("throughput", "a sweep"), ("prefix_cache", "enable_prefix_caching")):
+        with pytest.raises(UserError, match=needs):
+            plot(folder, name, tmp_path / "x.png", [])
+
+
+def test_the_command_draws_and_says_nothing(kvsim, run_folder):
+    done = kvsim("plot", str(run_folder), "--figure", "queues", "--out", "a.png")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (kvsim.folder / "a.png").exists()
 
 
 def test_bins_are_the_means_over_time_summed_over_replicas():

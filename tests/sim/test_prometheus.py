@@ -9,7 +9,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from sim.definitions.plain import METRICS
+from sim.prometheus.families import families_of_run
 from sim.prometheus.text import Family, exposition, number
+from sim.scenario.file import load_scenario
 
 DASHBOARD = Path(__file__).parents[2] / "docs" / "dashboards" / "kvsim-vllm.json"
 SCENARIO = """\
@@ -27,6 +29,15 @@ workload:
 systems:
   plain: {}
   sharing: {enable_prefix_caching: true}
+"""
+SMALL = """\
+name: small
+latency: {kind: constant, step_time_s: 0.01}
+workload:
+  requests: 5
+  arrivals: {constant: {rate: 10}}
+  prompts: {unique: 8}
+  outputs: 4
 """
 
 
@@ -149,20 +160,23 @@ def test_run_differs_from_its_own_metrics_by_buckets_alone(kvsim_of_module, fold
         assert shares["vllm"] == pytest.approx(shares["kvsim"])
 
 
-def test_swept_keys_are_labels(kvsim):
-    swept = ("--set", "sweep={engine.block_size: [4, 8]}", "--format", "prometheus")
-    done = kvsim("run", "small.yaml", *swept, "--quiet")
-    families = list(text_string_to_metric_families(done.stdout))
-    sizes = {s.labels["engine_block_size"] for family in families for s in family.samples}
+def exported(folder):
+    """The families of a run folder by name, read back from their text."""
+    made = exposition(families_of_run(folder, load_scenario(folder / "scenario.yaml")))
+    return {family.name: family for family in text_string_to_metric_families(made)}
+
+
+def test_swept_keys_are_labels(new_run):
+    families = exported(new_run(f"{SMALL}sweep: {{engine.block_size: [4, 8]}}\n"))
+    samples = [sample for family in families.values() for sample in family.samples]
+    sizes = {sample.labels["engine_block_size"] for sample in samples}
     assert sizes == {"4", "8"}
 
 
-def test_refused_requests_are_in_no_metric_of_vllm(kvsim):
-    lengths = "workload.prompts.unique={uniform: {low: 1, high: 30}}"
-    pool = "engine={num_blocks: 5, block_size: 4}"
-    args = ("--set", lengths, "--set", pool, "--set", "workload.requests=50")
-    done = kvsim("run", "small.yaml", *args, "--format", "prometheus", "--quiet")
-    families = {family.name: family for family in text_string_to_metric_families(done.stdout)}
+def test_refused_requests_are_in_no_metric_of_vllm(new_run):
+    lengths = SMALL.replace("unique: 8", "unique: {uniform: {low: 1, high: 30}}")
+    many = lengths.replace("requests: 5", "requests: 50")
+    families = exported(new_run(f"{many}engine: {{num_blocks: 5, block_size: 4}}\n"))
     refused = total(families, "kvsim:refused", "kvsim:refused_total")
     ended = total(families, "vllm:request_success", "vllm:request_success_total")
     assert refused > 0

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from sim.api import Scenario, simulate
 from sim.scenario.file import load_scenario
 
 TRACE = """\
@@ -27,11 +28,10 @@ def test_schema_that_it_names_lies_beside_it(started):
     assert json.loads((started / named).read_text("utf-8"))["title"] == "Scenario of kvsim"
 
 
-def test_runs_as_it_is_and_shows_what_the_systems_differ_in(kvsim, started):
-    done = kvsim("run", "first.yaml", "--json", "--quiet")
-    tokens_per_s: dict[str, float] = {}
-    for row in json.loads(done.stdout):
-        tokens_per_s[row["system"]] = row["output_tokens_per_s"]
+def test_runs_and_shows_what_the_systems_differ_in(started):
+    fewer = ("workload.requests=120", "replications=1")
+    summary = simulate(Scenario.load(started / "first.yaml", *fewer)).summary
+    tokens_per_s = dict(zip(summary["system"], summary["output_tokens_per_s"], strict=True))
     assert tokens_per_s["static"] < tokens_per_s["continuous"] < tokens_per_s["prefix sharing"]
 
 
@@ -63,4 +63,12 @@ def test_trace_is_replayed_with_room_for_its_longest_request(kvsim):
     scenario = load_scenario(kvsim.folder / "below" / "mine.yaml")
     assert scenario.workload.trace == str(kvsim.folder / "below" / ".." / "trace.csv")
     assert scenario.engine.max_model_len == 32768  # of 20,005
-    assert kvsim("run", "below/mine.yaml", "--quiet").returncode == 0
+    run = simulate(Scenario.load(kvsim.folder / "below" / "mine.yaml", "replications=1"))
+    assert list(run.summary["requests"]) == [2, 2, 2]
+
+
+def test_path_of_a_trace_may_have_file_in_it(kvsim):
+    (kvsim.folder / "MYFILE.csv").write_text(TRACE, "utf-8")
+    done = kvsim("init", "st.yaml", "--trace", "MYFILE.csv")
+    assert done.returncode == 0, done.stderr
+    assert "\n  trace: MYFILE.csv\n" in (kvsim.folder / "st.yaml").read_text("utf-8")

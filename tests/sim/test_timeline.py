@@ -299,7 +299,7 @@ def test_a_run_that_comes_out_otherwise_is_no_timeline(folders, tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"out": Path("x.txt")}, "--out: got 'x.txt', expected one that ends with .json or"),
+        ({"out": Path("x.txt")}, "--out: got 'x.txt', expected a name ending in .json or"),
         ({"window": Window(9 * 10**9)}, "--window: begins at 9 s, expected less than the 0.6"),
         ({"most_events": 3}, "--events: got 3, expected at least"),
     ],

@@ -1,0 +1,17 @@
+"""Reads back the tables that kvsim has left."""
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+
+def read_rows(path: Path, types: dict[str, Any] | None = None) -> pd.DataFrame:
+    """A table as it was written. types: of columns, beside `system`, which is a word.
+
+    A system or a swept value may be called "null" or "NA"; only an empty cell is no value.
+
+    Raises OSError and ValueError, those of pandas among them, for a file that is no table.
+    """
+    words = {"system": str, **(types or {})}
+    return pd.read_csv(path, keep_default_na=False, na_values=[""], dtype=words, low_memory=False)

@@ -1,0 +1,23 @@
+"""Pages for a browser, from templates."""
+
+import json
+from typing import Any
+
+import jinja2
+
+
+def filled(template: str, **values: Any) -> str:
+    """A template of HTML with its values, escaped but where it says `safe`.
+
+    Its filter `script_json` makes data JSON that a script element can hold.
+    """
+    environment = jinja2.Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    )
+    environment.filters["script_json"] = _script_json
+    return environment.from_string(template).render(values)
+
+
+def _script_json(value: Any) -> str:
+    """Data in a script element, which only `</script>` could end."""
+    return json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")

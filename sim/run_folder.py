@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from sim.about_file import about_text, read_about
 from sim.csv_rows import read_rows
 from sim.errors import UserError
 from sim.experiment import Result, keys_of
@@ -19,6 +20,8 @@ from sim.metrics import summarise, summarise_classes, summarise_replicas
 from sim.one_run import of_result
 from sim.scenario import Scenario
 from sim.scenario.file import dump_scenario, plain
+
+ABOUT = "run.json"
 
 
 def folder_for(scenario: Scenario, out: Path, *, stepwise: bool = False) -> Path:
@@ -86,13 +89,6 @@ def write_run(folder: Path, scenario: Scenario, results: list[Result]) -> None:
     from sim.plots.run_figures import draw_figures
 
     (folder / "scenario.yaml").write_text(dump_scenario(scenario), "utf-8")
-    about = {
-        "versions": versions(plain(scenario)),
-        "code": code_digest(),
-        "seeds": sorted({result.job.scenario.seed for result in results}),
-        "notes": _notes(results),
-    }
-    (folder / "run.json").write_text(json.dumps(about, indent=1) + "\n", "utf-8")
     rows = [{**keys_of(result.job), **summarise(result.records)} for result in results]
     pd.DataFrame(rows).to_csv(folder / "summary.csv", index=False)
     if of_classes := _class_rows(results):
@@ -102,6 +98,14 @@ def write_run(folder: Path, scenario: Scenario, results: list[Result]) -> None:
     pd.DataFrame(gap_rows(results)).to_csv(folder / "gaps.csv", index=False)
     for name in ("requests", "steps"):
         _write_records(folder / f"{name}.csv", name, results)
+    about = {
+        "versions": versions(plain(scenario)),
+        "code": code_digest(),
+        "seeds": sorted({result.job.scenario.seed for result in results}),
+        "notes": _notes(results),
+    }
+    names = [path.name for path in folder.iterdir()]
+    (folder / ABOUT).write_text(about_text(about, folder, names), "utf-8")
     (folder / "figures").mkdir()
     draw_figures(folder / "figures", read_summary(folder), [of_result(r) for r in results])
 
@@ -111,27 +115,17 @@ def is_finished(folder: Path) -> bool:
     try:
         if not folder.exists():
             return False
-        for name in ("summary.csv", "run.json"):
-            if not _is_whole(folder / name):
-                raise UserError(
-                    f"{folder}: its {name} is missing, empty or cut off; "
-                    "remove the folder to run it again"
-                )
+        read_about(folder / ABOUT, "remove the folder to run it again")
     except OSError as error:
         raise UserError(f"{folder}: {(error.strerror or str(error)).lower()}") from None
     return True
 
 
-def check_run(folder: Path) -> None:
-    """Raise UserError for a folder that has no whole run."""
-    if not is_finished(folder):
-        raise UserError(f"{folder}: is no folder, expected one that `kvsim run` has left")
-
-
-def _is_whole(path: Path) -> bool:
-    """A table has rows, and files end with a line."""
-    content = path.read_bytes() if path.is_file() else b""
-    return content.endswith(b"\n") and (path.suffix != ".csv" or content.count(b"\n") > 1)
+def check_run(folder: Path) -> dict[str, Any]:
+    """What `run.json` says of a run. Raises UserError for a folder that has no whole one."""
+    if not (folder / ABOUT).is_file():
+        raise UserError(f"{folder}: is no folder that `kvsim run` has left")
+    return read_about(folder / ABOUT, "remove the folder and run it again")
 
 
 def read_summary(folder: Path) -> pd.DataFrame:

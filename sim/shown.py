@@ -31,6 +31,8 @@ def read_shown(folder: Path, at: list[str]) -> Shown:
     runs = read_runs(folder)
     values = parse_at(at, list(runs[0].labels))
     meant = [run for run in runs if run.labels.items() >= values.items()]
+    if not meant:
+        raise UserError(f"{folder}: has no run with {', '.join(at)}")
     if not any(run.is_served for run in meant):
         raise UserError(f"{folder}: no request is served{' at ' if at else ''}{', '.join(at)}")
     return shown_of(read_summary(folder), runs, values)

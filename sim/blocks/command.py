@@ -1,5 +1,6 @@
 """What `kvsim blocks` does: simulate a run again and draw its pool."""
 
+import math
 import sys
 from pathlib import Path
 
@@ -39,6 +40,8 @@ def draw_blocks(
         check_suffix(out, "--out with --animate", _FILMS)
     else:
         check_suffix(out, "--out", _STILLS)
+    if time_s is not None and not math.isfinite(time_s):
+        raise UserError(f"--time: got {time_s}, expected seconds")
     if time_s is not None and (animate or window != Window()):
         other = "--animate" if animate else "--window"
         raise UserError(f"--time: got it with {other}, expected one of the two")

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pandas as pd
 
-from sim.attribution import DECODE_PARTS, TTFT_PARTS
 from sim.errors import UserError
 from sim.run_folder import check_run
 from sim.run_tables import read_table
@@ -20,11 +19,6 @@ def select(
     """
     check_run(folder)
     requests = read_table(folder, "requests")
-    missing = [name for name in (*TTFT_PARTS, *DECODE_PARTS) if name not in requests]
-    if missing:
-        raise UserError(
-            f"{folder / 'requests.csv'}: no column {missing[0]!r}; expected a run of this version"
-        )
     keys = list(requests.columns[: requests.columns.get_loc("request")])
     runs = requests[keys].drop_duplicates()
     runs = runs[_is_meant(runs, _wanted(system, seed, at, runs), folder)]
@@ -66,6 +60,8 @@ def parse_at(at: list[str], swept: list[str]) -> dict[str, str]:
         if not equals or key not in swept:
             expected = ", ".join(swept) or "a sweep"
             raise UserError(f"--at: got {text!r}, expected KEY=VALUE of {expected}")
+        if key in values:
+            raise UserError(f"--at: got two values of {key}, expected one")
         values[key] = value
     return values
 

@@ -9,10 +9,11 @@ from pathlib import Path
 import pandas as pd
 from rich.progress import Progress, TaskID
 
+from sim.about_file import about_text
 from sim.errors import InterruptedRun, UserError
 from sim.parallel import Backend
 from sim.plan.alternatives import Alternative, all_ready, refuse_searched
-from sim.plan.data import Data, as_data, as_json, whole_plan
+from sim.plan.data import Data, as_data, as_json, finite, whole_plan
 from sim.plan.evaluate import Evaluator
 from sim.plan.findings import NEIGHBOUR_SEEDS, Beside, Findings, Impossible, Labels, Look
 from sim.plan.goals import find_goal, prepared
@@ -203,7 +204,8 @@ def _write(folder: Path, findings: Findings, options: Data) -> None:
         with whole_file(folder / "answer.yaml") as path:
             path.write_text(dump_scenario(best.scenario), "utf-8")
     with whole_file(folder / "plan.json") as path:
-        path.write_text(as_json(whole_plan(findings, options, _notes(best))) + "\n", "utf-8")
+        whole = finite(whole_plan(findings, options, _notes(best)))
+        path.write_text(about_text(whole, folder, ["curve.csv", "answer.yaml"]), "utf-8")
 
 
 def _curves(plans: list[tuple[Labels, Plan]]) -> pd.DataFrame:

@@ -18,7 +18,7 @@ Data = dict[str, Any]
 
 def as_json(data: Data) -> str:
     """Text of plain data."""
-    return json.dumps(_finite(data), indent=1, allow_nan=False)
+    return json.dumps(finite(data), indent=1, allow_nan=False)
 
 
 def whole_plan(findings: Findings, options: Data, notes: list[str]) -> Data:
@@ -98,9 +98,10 @@ def _beside_data(plan: Plan, answer: Beside, beside: Beside) -> Data:
     return data
 
 
-def _finite(data: Any) -> Any:
+def finite(data: Any) -> Any:
+    """The same with nothing that JSON has not: null for infinite and unknown numbers."""
     if isinstance(data, dict):
-        return {key: _finite(value) for key, value in data.items()}
+        return {key: finite(value) for key, value in data.items()}
     if isinstance(data, list):
-        return [_finite(value) for value in data]
+        return [finite(value) for value in data]
     return None if isinstance(data, float) and not math.isfinite(data) else data

@@ -9,8 +9,9 @@ from sim.report.of_run import page_of_run
 from sim.report.of_sweep import page_of_sweep
 from sim.report.page import Page
 from sim.report.render import render
+from sim.run_folder import ABOUT
 from sim.sweep.table import TABLE
-from sim.whole_file import whole_file
+from sim.whole_file import check_suffix, whole_file
 
 NAME = "report.html"
 
@@ -21,7 +22,7 @@ def _page(folder: Path) -> Page:
         return page_of_plan(folder)
     if (folder / TABLE).is_file():
         return page_of_sweep(folder)
-    if (folder / "run.json").is_file():
+    if (folder / ABOUT).is_file():
         return page_of_run(folder)
     raise UserError(f"{folder}: is no folder that `kvsim run`, `sweep` or `plan` has left")
 
@@ -32,8 +33,7 @@ def write_report(folder: Path, out: Path | None = None, *, quiet: bool = False) 
     Raises UserError for a folder that has none, or a place that cannot be written to.
     """
     out = out or folder / NAME
-    if out.suffix not in (".html", ".htm"):
-        raise UserError(f"--out: got {str(out)!r}, expected a name ending in .html")
+    check_suffix(out, "--out", (".html",))
     html = render(_page(folder))
     with whole_file(out) as path:
         path.write_text(html, "utf-8")

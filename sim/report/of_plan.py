@@ -1,14 +1,13 @@
 """The report of the folder of a plan."""
 
-import json
 import shlex
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from sim.about_file import read_about
 from sim.csv_rows import read_rows
-from sim.errors import UserError
 from sim.report.about import settings, versions_in_words, whole
 from sim.report.page import Block, Cell, Code, Page, Plot, Section, Table, Words
 from sim.report.plan_figures import curve
@@ -41,14 +40,8 @@ def page_of_plan(folder: Path) -> Page:
 
 
 def _read(folder: Path) -> tuple[Data, pd.DataFrame]:
-    try:
-        plan = json.loads((folder / FILE).read_text("utf-8"))
-        runs = read_rows(folder / "curve.csv")
-    except OSError as error:
-        raise UserError(f"{error.filename}: {(error.strerror or str(error)).lower()}") from None
-    except ValueError:
-        raise UserError(f"{folder}: is no folder that `kvsim plan` has left") from None
-    return plan, runs
+    plan = read_about(folder / FILE, "plan it again, which finds its runs")
+    return plan, read_rows(folder / "curve.csv")
 
 
 def _lines(plan: Data) -> list[str]:

@@ -1,6 +1,5 @@
 """The report of a run folder."""
 
-import json
 from pathlib import Path
 
 from sim.binned import BINS_IN_WORDS
@@ -13,7 +12,7 @@ from sim.report.page import Block, Page, Plot, Section, Words
 from sim.report.slowest import slowest
 from sim.report.verdict import sentences
 from sim.run_command import assumptions
-from sim.run_folder import read_classes, read_replicas
+from sim.run_folder import check_run, read_classes, read_replicas
 from sim.scenario.file import load_scenario
 from sim.shown import Shown, read_shown
 
@@ -23,7 +22,7 @@ _MOST_PANELS = 6  # of figures that have one for each system
 def page_of_run(folder: Path) -> Page:
     """Raises UserError for a folder that is no run or in which nobody is served."""
     shown = read_shown(folder, [])
-    about = json.loads((folder / "run.json").read_text("utf-8"))
+    about = check_run(folder)
     scenario = load_scenario(folder / "scenario.yaml", [])
     where = point_in_words(shown.runs[0])
     return Page(

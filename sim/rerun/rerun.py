@@ -56,9 +56,11 @@ def choose(folder: Path, system: str | None, seed: int | None, at: list[str]) ->
 def watch(chosen: Chosen, watcher: Watcher, window: Window) -> bool:
     """Let somebody watch a run up to the end of a window; returns whether the run was over before.
 
-    The watcher may raise WindowOver when it has seen enough. Raises UserError where the simulation
-    is not the run that the folder has.
+    The watcher may raise WindowOver when it has seen enough. Raises UserError where nobody is
+    served, or where the simulation is not the run that the folder has.
     """
+    if not chosen.requests["finished_ns"].notna().any():
+        raise UserError(f"{chosen.name}: no request is served, so there is nothing to see")
     workload = build_workload(chosen.scenario)
     proof = Proof(watcher, window, workload.num_outputs)
     try:

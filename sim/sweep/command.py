@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 from rich.table import Table
 
+from sim.about_file import about_text
 from sim.errors import InterruptedRun, UserError
 from sim.experiment import Job
 from sim.fingerprint import code_digest, versions
@@ -118,8 +119,6 @@ def _write(folder: Path, scenario: Scenario, frame: pd.DataFrame, about: dict[st
 
     with whole_file(folder / TABLE) as path:
         frame.to_csv(path, index=False)
-    with whole_file(folder / ABOUT) as path:
-        path.write_text(json.dumps(about, indent=1) + "\n", "utf-8")
     if find_spec("pyarrow"):
         with whole_file(folder / "table.parquet") as path:
             frame.to_parquet(path, index=False)
@@ -128,6 +127,8 @@ def _write(folder: Path, scenario: Scenario, frame: pd.DataFrame, about: dict[st
             differences(frame, METRICS).to_csv(path, index=False)
     with whole_file(folder / "scenario.yaml") as path:
         path.write_text(dump_scenario(scenario), "utf-8")
+    with whole_file(folder / ABOUT) as path:
+        path.write_text(about_text(about, folder, [TABLE, "scenario.yaml"]), "utf-8")
     drawn = figures.draw(folder / "figures", frame)
     for old in set((folder / "figures").glob("[!.]*.png")) - set(drawn):
         old.unlink(missing_ok=True)

@@ -1,13 +1,12 @@
 """The table of a sweep: what is looked at in it, and how it is read back."""
 
-import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
 
+from sim.about_file import read_about
 from sim.csv_rows import read_rows
-from sim.errors import UserError
 
 SHOWN = {  # metric -> what it is called
     "output_tokens_per_s": "output tokens per second",
@@ -25,14 +24,8 @@ class Sweep(NamedTuple):
 
 def read_sweep(folder: Path) -> Sweep:
     """What `kvsim sweep` has left in a folder. Raises UserError where it is not there."""
-    try:
-        about = json.loads((folder / ABOUT).read_text("utf-8"))
-        frame = read_rows(folder / TABLE)
-    except OSError as error:
-        raise UserError(f"{error.filename}: {(error.strerror or str(error)).lower()}") from None
-    except ValueError:
-        raise UserError(f"{folder}: is no folder that `kvsim sweep` has left") from None
-    return Sweep(frame, about)
+    about = read_about(folder / ABOUT, "run the sweep again, which finds its results")
+    return Sweep(read_rows(folder / TABLE), about)
 
 
 def swept_keys(frame: pd.DataFrame) -> list[str]:

@@ -276,7 +276,7 @@ def test_folder_that_is_no_run_is_not_taken_for_one(kvsim, call, file, damage):
     call("run", "small.yaml", "--quiet")
     (name,) = kvsim.left()
     damage(kvsim.folder / "runs" / name / file)
-    assert_is_a_mistake(call("run", "small.yaml"), f"runs/{name}: its {file}", "missing", "remove")
+    assert_is_a_mistake(call("run", "small.yaml"), f"runs/{name}/{file}: ", "remove the folder")
 
 
 def test_notes_of_a_run_go_to_stderr_even_when_it_is_found(call):
@@ -293,15 +293,14 @@ def test_a_run_that_is_cut_off_is_not_taken(call, name):
     assert call("run", "small.yaml")[0] == 0
     (folder,) = Path("runs").iterdir()
     whole = (folder / name).read_bytes()
-    header = whole.partition(b"\n")[0]
-    for content in (whole[:40], whole[:-1], header + b"\n" if name == "summary.csv" else b""):
+    for content in (whole[:40], whole[:-2], whole.partition(b"\n")[0] + b"\n"):
         (folder / name).write_bytes(content)
         status, out, err = call("run", "small.yaml")
         assert (status, out) == (2, "")
-        assert err == (
-            f"kvsim: {folder}: its {name} is missing, empty or cut off; "
-            "remove the folder to run it again\n"
-        )
+        said = {"summary.csv": "is missing or has changed since", "run.json": "is damaged, or of"}
+        assert err.startswith(f"kvsim: {folder / name}: {said[name]}")
+        assert err.endswith("; remove the folder to run it again\n")
+        assert err.count("\n") == 1
 
 
 # Where the tests run in the background, their processes are born deaf to it.

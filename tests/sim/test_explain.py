@@ -1,6 +1,7 @@
 """`kvsim explain`: what it says of a run and of one request, and of mistakes."""
 
 import json
+import shutil
 
 import pandas as pd
 import pytest
@@ -159,16 +160,28 @@ def test_mistakes_name_what_was_expected(kvsim_of_module, run_folder):
     args = (run_folder, "7", "--system", "slots", "--seed", "1")
     assert mistake(kvsim_of_module, *args) == f"{run_folder}: got request 7, expected one of 0 to 1"
     assert mistake(kvsim_of_module, "nowhere") == (
-        "nowhere: is no folder, expected one that `kvsim run` has left"
+        "nowhere: is no folder that `kvsim run` has left"
     )
 
 
-def test_folder_of_an_earlier_version_is_named(kvsim_of_module, run_folder, tmp_path):
-    for name in ("summary.csv", "run.json"):
-        (tmp_path / name).write_bytes((kvsim_of_module.folder / run_folder / name).read_bytes())
-    (tmp_path / "requests.csv").write_text("system,seed,request,arrival_ns\na,1,0,0\n")
-    assert mistake(kvsim_of_module, str(tmp_path)) == (
-        f"{tmp_path / 'requests.csv'}: no column 'ttft_step_ns'; expected a run of this version"
+@pytest.mark.parametrize("name", ["requests.csv", "steps.csv", "scenario.yaml"])
+def test_a_file_that_is_not_as_the_run_left_it_is_named(
+    kvsim_of_module, run_folder, tmp_path, name
+):
+    """A row less, a setting changed: what is said would be of no run."""
+    folder = tmp_path / "copy"
+    shutil.copytree(kvsim_of_module.folder / run_folder, folder)
+    lines = (folder / name).read_text("utf-8").splitlines(keepends=True)
+    (folder / name).write_text("".join(lines[:-1]), "utf-8")
+    assert mistake(kvsim_of_module, str(folder)) == (
+        f"{folder / name}: is missing or has changed since; remove the folder and run it again"
+    )
+
+
+def test_folder_of_an_earlier_version_is_named(kvsim_of_module, tmp_path):
+    (tmp_path / "run.json").write_text("{}", "utf-8")
+    assert mistake(kvsim_of_module, str(tmp_path)).startswith(
+        f"{tmp_path / 'run.json'}: is damaged, or of another version; "
     )
 
 

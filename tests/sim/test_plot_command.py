@@ -74,7 +74,7 @@ def test_a_point_of_the_sweep_can_be_chosen(run_folder, tmp_path):
         ),
         (
             *("queues", "x.png", ["workload.arrivals.poisson.rate=9"]),
-            "no request is served at workload.arrivals.poisson.rate=9",
+            "has no run with workload.arrivals.poisson.rate=9",
         ),
     ],
 )

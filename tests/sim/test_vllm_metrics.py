@@ -371,7 +371,7 @@ def test_folder_that_is_no_run_is_refused(finished):
     done = kvsim("diff", "nowhere", "m.txt")
     assert (done.returncode, done.stderr) == (
         2,
-        "kvsim: nowhere: is no folder, expected one that `kvsim run` has left\n",
+        "kvsim: nowhere: is no folder that `kvsim run` has left\n",
     )
 
 

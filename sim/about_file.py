@@ -1,0 +1,44 @@
+"""The file of a folder that says what its results rest on, and vouches for those beside it."""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from sim.errors import UserError
+
+_FILES = "files"  # name -> digest
+
+
+def about_text(about: dict[str, Any], folder: Path, names: Iterable[str]) -> str:
+    """JSON of plain data, and of the digests of files that are in the folder already."""
+    files = {name: _digest(folder / name) for name in sorted(names)}
+    return json.dumps({**about, _FILES: files}, indent=1) + "\n"
+
+
+def read_about(path: Path, remedy: str) -> dict[str, Any]:
+    """What it says.
+
+    Raises UserError, with what to do about it, where it is damaged or a file that it vouches for is
+    not what it was.
+    """
+    try:
+        about: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        files = about[_FILES].items()
+    except OSError as error:
+        raise UserError(f"{path}: {(error.strerror or str(error)).lower()}; {remedy}") from None
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise UserError(f"{path}: is damaged, or of another version; {remedy}") from None
+    for name, digest in files:
+        if _digest(path.parent / name) != digest:
+            raise UserError(f"{path.parent / name}: is missing or has changed since; {remedy}")
+    return about
+
+
+def _digest(path: Path) -> str | None:
+    """None: there is no such file."""
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -144,6 +144,7 @@ def test_run_has_to_be_one(kvsim_of_module, run_folder):
     )
 
 
+@pytest.mark.slow
 def test_point_of_a_sweep_is_chosen_by_its_values(kvsim):
     (kvsim.folder / "queues.yaml").write_text(SCENARIO, "utf-8")
     sweep = "sweep={engine.num_blocks: [8, 16]}"

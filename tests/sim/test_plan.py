@@ -399,6 +399,7 @@ def test_answer_flags_and_files(kvsim):
     assert run.returncode == 0, run.stderr
 
 
+@pytest.mark.slow
 def test_plan_json_has_all_that_was_found_as_valid_json(kvsim):
     """In the folder what --json prints, in words too, and what it rests on. A pool of one block
     holds no prompt of 20 tokens: all are refused, which are infinities; it was NaN in JSON."""
@@ -687,6 +688,7 @@ def test_no_more_blocks_are_searched_than_the_gpu_holds(new_scenario):
     assert find_goal(new_scenario(), "num_blocks", "default").values[0] == 4_000_000
 
 
+@pytest.mark.slow
 def test_refused_requests_are_said(kvsim):
     args = (*SLO, *FAST, "--no-neighbours", "--quiet")
     small = ("--set", "engine.num_blocks=1", "--set", "workload.prompts.unique=20")
@@ -696,6 +698,7 @@ def test_refused_requests_are_said(kvsim):
     assert len(done.stderr.splitlines()) == 1  # no warnings of a figure without lines
 
 
+@pytest.mark.slow
 def test_the_least_there_is_is_said(kvsim):
     args = (*SLO, *FAST, "--find", "replicas", "--no-neighbours", "--quiet")
     least = kvsim("plan", "small.yaml", *args)
@@ -704,6 +707,7 @@ def test_the_least_there_is_is_said(kvsim):
     )
 
 
+@pytest.mark.slow
 def test_options_of_several_replicas_say_of_how_many(kvsim):
     args = (*SLO, *FAST, "--find", "replicas", "--rate", "150", "--no-neighbours", "--quiet")
     several = kvsim("plan", "small.yaml", *args).stdout
@@ -711,6 +715,7 @@ def test_options_of_several_replicas_say_of_how_many(kvsim):
     assert f"# on each of {count} replicas, behind a router: round-robin\n" in several
 
 
+@pytest.mark.slow
 def test_only_the_pool_of_the_planned_system_is_noted(kvsim):
     gpu = ("--set", "latency=roofline", "--set", "engine.num_blocks=auto")
     systems = ("--set", "systems={a: {}, b: {block_size: 32}}", "--system", "a")
@@ -721,6 +726,7 @@ def test_only_the_pool_of_the_planned_system_is_noted(kvsim):
     assert "b" not in [line[0] for line in done.stderr.splitlines()]
 
 
+@pytest.mark.slow
 def test_what_cannot_be_is_told_and_the_others_are_searched(kvsim):
     """Weights of 141 GB on one GPU of 80 GB; 32 heads on 3 GPUs."""
     gpu = ("--set", "latency=roofline", "--set", "engine.num_blocks=auto")
@@ -741,6 +747,7 @@ def test_what_cannot_be_is_told_and_the_others_are_searched(kvsim):
     assert "the best: model=llama-3.1-8b, deployment.tensor_parallel_size=1\n" in text
 
 
+@pytest.mark.slow
 def test_of_equals_the_one_with_more_to_spare_is_best(kvsim):
     """One replica is enough with steps of 10 ms and of 2 ms."""
     values = ("--set", "latency.step_time_s=0.01,0.002", "--find", "replicas")
@@ -752,6 +759,7 @@ def test_of_equals_the_one_with_more_to_spare_is_best(kvsim):
 BURST = ("--set", "workload.arrivals={poisson: {rate: 20}}", "--set", "workload.requests=100")
 
 
+@pytest.mark.slow
 def test_a_burst_that_is_over_at_once_shows_no_rate(kvsim):
     """A request takes 40 ms. Of 100 ten end before the last comes if 90 come in that time, 2250 a
     second; beyond, a promise of a second is kept for as long as the burst lasts."""
@@ -838,6 +846,7 @@ def test_alternatives_are_ranked_by_what_they_cost_where_that_is_known(new_scena
         assert by_cost[0] < by_cost[1], find
 
 
+@pytest.mark.slow
 def test_the_best_alternative_comes_first_and_is_named(kvsim):
     """Steps of 20 ms serve half of what those of 10 ms do."""
     values = ("--set", "latency.step_time_s=0.02,0.01", "--gpu-price", "2")

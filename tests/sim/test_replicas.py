@@ -543,6 +543,7 @@ def test_tables_of_a_run_have_the_replicas(swept):
     assert steps.groupby(keys)["steps"].sum().sum() == replicas["steps"].sum()
 
 
+@pytest.mark.slow
 def test_replicas_are_printed_and_many_are_folded(kvsim):
     few = kvsim("run", "small.yaml", "--quiet", "--set", "replicas.count=2").stdout
     assert [line.split()[:3] for line in few.splitlines() if "default" in line][1:] == [

@@ -200,6 +200,7 @@ def test_the_command_it_names_finds_the_same_run_again(kvsim_of_module, run_fold
     assert f"found in runs/{run_folder.name}" in done.stderr
 
 
+@pytest.mark.slow
 def test_equal_folders_have_equal_reports(kvsim_of_module, pages):
     for path in pages.values():
         folder = str(path.parent.relative_to(kvsim_of_module.folder))
@@ -334,6 +335,7 @@ def test_page_prints_dark_on_white_without_navigation(browser, pages):
     assert page.pdf().startswith(b"%PDF")
 
 
+@pytest.mark.slow
 def test_the_report_of_a_plan_says_what_the_command_said(plan_folder):
     found = json.loads((plan_folder / "plan.json").read_text("utf-8"))
     html = (plan_folder / "report.html").read_text("utf-8")
@@ -345,6 +347,7 @@ def test_the_report_of_a_plan_says_what_the_command_said(plan_folder):
     )
 
 
+@pytest.mark.slow
 def test_the_curve_of_a_plan_is_that_of_its_runs_up_to_three_limits(plan_folder):
     runs = pd.read_csv(plan_folder / "curve.csv")
     best = runs[runs["latency.step_time_s"] == 0.01]

@@ -185,6 +185,7 @@ def test_a_broken_result_is_none(tmp_path):
     assert store.get("abd") is None
 
 
+@pytest.mark.slow
 def test_a_second_time_nothing_is_simulated(kvsim):
     first = kvsim("sweep", "small.yaml", *GRID, "--seeds", "2", "--format", "csv")
     assert first.returncode == 0, first.stderr

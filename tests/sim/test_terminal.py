@@ -137,6 +137,7 @@ def test_json_is_the_format_json(kvsim):
     assert json.loads(short.stdout)[0]["system"] == "default"
 
 
+@pytest.mark.slow
 def test_sweep_prints_json(kvsim):
     swept = ("--set", "engine.block_size=8,16", "--json", "--quiet")
     rows = json.loads(kvsim("sweep", "small.yaml", *swept).stdout)

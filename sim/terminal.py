@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.table import Column, Table
 
 _NO_TERMINAL = 10_000  # letters of a line
+_LEAST = 40  # where a terminal is narrower, it breaks the lines itself
+_PROSE = 20  # letters that prose needs
 
 
 def print_table(table: Table, *, num_names: int = 1) -> None:
@@ -19,8 +21,7 @@ def print_table(table: Table, *, num_names: int = 1) -> None:
     prose, whose lines are broken instead.
     """
     console = Console(markup=False, highlight=False)
-    if not console.is_terminal:
-        console.width = _NO_TERMINAL
+    console.width = max(console.width, _LEAST) if console.is_terminal else _NO_TERMINAL
     for part in _parts(table, num_names, console.width):
         part.expand = False
         console.print(part)
@@ -30,14 +31,18 @@ def print_table(table: Table, *, num_names: int = 1) -> None:
 def _parts(table: Table, num_names: int, width: int) -> Iterator[Table]:
     _, right, _, left = table.padding
     widths = [_width(column) + right + left for column in table.columns]
-    if sum(widths) - right <= width or any(column.ratio for column in table.columns):
+    if sum(widths) - right <= width:
         yield _with(table, table.columns)
+        return
+    if any(column.ratio for column in table.columns):
+        firm = sum(w for w, c in zip(widths, table.columns, strict=True) if not c.ratio)
+        yield _with(table, table.columns, may_break=firm + _PROSE > width)
         return
     names = _folded(table.columns[:num_names], widths, width * 3 // 5)
     left_over = width - sum(min(w, c.max_width or w) for w, c in zip(widths, names, strict=False))
     for place, group in enumerate(_groups(widths[num_names:], left_over + right)):
         others = [table.columns[num_names + number] for number in group]
-        yield _with(table, [*names, *others], is_first=place == 0)
+        yield _with(table, [*names, *others], is_first=place == 0, may_break=True)
 
 
 def _width(column: Column) -> int:
@@ -68,11 +73,14 @@ def _groups(widths: list[int], width: int) -> Iterator[list[int]]:
         yield group
 
 
-def _with(table: Table, columns: list[Column], *, is_first: bool = True) -> Table:
-    """The same rows with these columns; the title is said once."""
+def _with(
+    table: Table, columns: list[Column], *, is_first: bool = True, may_break: bool = False
+) -> Table:
+    """The same rows with these columns; the title is said once. may_break: lines of any column."""
     part = copy(table)
     part.columns = [
-        replace(column, _index=place, overflow="fold") for place, column in enumerate(columns)
+        replace(column, _index=place, overflow="fold", no_wrap=column.no_wrap and not may_break)
+        for place, column in enumerate(columns)
     ]
     part.title = table.title if is_first else None
     return part

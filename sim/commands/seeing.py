@@ -24,7 +24,7 @@ def plot(
 ) -> None:
     """Draw one figure of a run.
 
-    Example: kvsim plot runs/chat-09cd4a8103 --figure queues --out queues.svg
+    Example: kvsim plot runs/chat-0123456789 --figure queues --out queues.svg
     """
     from sim.plots.command import plot as plot_run
 
@@ -46,7 +46,7 @@ def report(
 ) -> None:
     """Write one HTML file that shows what was found: it needs no network and can be sent.
 
-    Example: kvsim report runs/chat-09cd4a8103
+    Example: kvsim report runs/chat-0123456789
     """
     from sim.report.command import write_report
 

@@ -78,6 +78,7 @@ def test_a_run_leaves_what_is_documented(two_runs):
         "figures/latency.png",
         "figures/latency_distribution.png",
         "figures/throughput.png",
+        "gaps.csv",
         "requests.csv",
         "run.json",
         "scenario.yaml",

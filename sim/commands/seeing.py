@@ -69,7 +69,7 @@ def timeline(
 ) -> None:
     """Write what happened in a run, step by step, for ui.perfetto.dev or chrome://tracing.
 
-    Example: kvsim timeline runs/chat-0123456789 --system continuous --out timeline.json.gz
+    Example: kvsim timeline runs/azure-conv-0123456789 --out timeline.json.gz
     """
     from sim.rerun import parse_window
     from sim.timeline.command import write_timeline
@@ -105,7 +105,7 @@ def blocks(
 ) -> None:
     """Draw the pool, block by block: who holds what, what is shared, empty, cached or free.
 
-    Example: kvsim blocks runs/chat-0123456789 --system continuous --out blocks.png
+    Example: kvsim blocks runs/azure-conv-0123456789 --out blocks.png
     """
     from sim.blocks.command import draw_blocks
     from sim.rerun import parse_window

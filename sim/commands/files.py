@@ -18,7 +18,7 @@ def init(
 ) -> None:
     """Write a first scenario, with a comment on each key, and the schema that editors check it by.
 
-    Example: kvsim init mine.yaml
+    Example: kvsim init starter.yaml
     """
     from sim.starter.command import write_starter
 

@@ -31,6 +31,7 @@ def test_simulate_gives_the_summary_that_run_writes(kvsim, scenario):
     assert len(run.results[0].records.requests) == 5
 
 
+@pytest.mark.slow
 def test_sweep_gives_the_table_of_the_command(kvsim, scenario):
     table = api.sweep(
         scenario, {"engine.block_size": [4, 8]}, seeds=2, folder=kvsim.folder / "kept"
@@ -41,6 +42,7 @@ def test_sweep_gives_the_table_of_the_command(kvsim, scenario):
     assert len(list((kvsim.folder / "kept").rglob("*.json"))) == 4
 
 
+@pytest.mark.slow
 def test_plan_has_an_answer_a_curve_and_flags(scenario):
     scenario = api.Scenario.parse(
         {

@@ -221,6 +221,7 @@ def drawn(folder, out, system: str = "shared", **options) -> None:
     draw_blocks(folder, system, None, [], **settings | options, out=out)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("out", ["a.png", "a.svg", "a.gif", "a.html"])
 def test_equal_runs_give_equal_bytes(folder, tmp_path, out):
     animate = out.endswith((".gif", ".html"))

@@ -1,5 +1,7 @@
 """What a shell offers when Tab is pressed."""
 
+import sys
+
 import click
 import pytest
 import typer
@@ -83,18 +85,23 @@ def test_whatever_takes_the_folder_of_a_run_completes_it(folder):
     ],
 )
 def test_shells_are_answered(kvsim, shell, environment):
-    argv = ["-c", "import sys; sys.argv[0] = 'kvsim'; from sim.cli import main; main()"]
-    kvsim.argv = lambda *_: [kvsim_python(), *argv]
+    call_by_its_name(kvsim)
     done = kvsim(_KVSIM_COMPLETE=f"complete_{shell}", **environment)
     assert "engine.block_size" in done.stdout
 
 
-def kvsim_python() -> str:
-    import sys
+def call_by_its_name(kvsim):
+    """As the script of a shell does, which takes the name of its variable from it."""
+    code = "import sys; sys.argv[0] = 'kvsim'; from sim.cli import main; main()"
+    kvsim.argv = lambda *_: [sys.executable, "-c", code]
 
-    return sys.executable
 
-
-def test_script_for_a_shell_is_shown(kvsim):
-    done = kvsim("--show-completion", "bash")
-    assert "complete -o" in done.stdout
+@pytest.mark.parametrize(
+    ("shell", "line"),
+    [("bash", "complete -o"), ("zsh", "compdef _kvsim_completion"), ("fish", "complete --command")],
+)
+def test_script_for_a_shell_is_shown(kvsim, shell, line):
+    """Whichever shell it is called from: `--show-completion` would look for that one."""
+    call_by_its_name(kvsim)
+    done = kvsim(_KVSIM_COMPLETE=f"source_{shell}")
+    assert line in done.stdout

@@ -260,6 +260,7 @@ def auto_yaml(kvsim):
     return write
 
 
+@pytest.mark.slow
 def test_run_prints_what_vllm_prints_of_every_system(kvsim, auto_yaml):
     """Of those that take what is left: 2,588 blocks, and of 32 tokens 1,294."""
     auto_yaml("systems: {plain: {}, large: {block_size: 32}, given: {num_blocks: 9}}\n")

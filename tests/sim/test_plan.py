@@ -381,6 +381,7 @@ FAST = (  # two at a time, 40 ms each: at most 50 a second
 )
 
 
+@pytest.mark.slow
 def test_answer_flags_and_files(kvsim):
     done = kvsim("plan", "small.yaml", *SLO, *FAST, "--gpu-price", "2", "--no-neighbours")
     assert done.returncode == 0, done.stderr
@@ -455,6 +456,7 @@ def test_json_has_what_is_printed(kvsim):
     assert found["vllm"].startswith("vllm serve ")
 
 
+@pytest.mark.slow
 def test_fewest_blocks_are_found(kvsim):
     """A request of 8 + 4 tokens takes one block of 16; one at a time comes, each 100 ms."""
     args = ("--find", "num_blocks", "--set", "workload.requests=40", "--no-neighbours", "--json")
@@ -536,7 +538,11 @@ def test_alternatives_are_compared(kvsim):
     ("args", "message"),
     [
         (("--slo", "ttft_p99"), "--slo: got 'ttft_p99', expected such as ttft_p99<1s"),
-        (("--slo", "ttft_p99<1ms"), "no rate keeps ttft_p99<0.001s: even at 0.0001 requests/s it"),
+        pytest.param(
+            ("--slo", "ttft_p99<1ms"),
+            "no rate keeps ttft_p99<0.001s: even at 0.0001 requests/s it",
+            marks=pytest.mark.slow,
+        ),
         ((*SLO, "--find", "concurrency"), "expected a closed_loop to find a concurrency"),
         ((*SLO, "--rate", "3"), "--rate: got one with --find rate, expected none"),
         pytest.param(
@@ -772,6 +778,7 @@ def test_a_burst_that_is_over_at_once_shows_no_rate(kvsim):
     assert f"warning: {warning}" in kvsim("plan", "small.yaml", *args, "--quiet").stdout
 
 
+@pytest.mark.slow
 def test_without_a_steady_run_there_is_no_answer(kvsim):
     args = (*BURST, "--find", "replicas", "--rate", "1e5", "--quiet")
     done = kvsim("plan", "small.yaml", "--slo", "ttft_p99<1s", *args)

@@ -447,6 +447,7 @@ def waiting_s(
     return waited
 
 
+@pytest.mark.slow
 def test_two_choices_wait_less_than_random_ones_and_turns(new_scenario, monkeypatch):
     """Eight servers of one request at a time, busy for 0.9 of the time; exponential outputs.
 

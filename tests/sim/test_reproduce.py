@@ -146,6 +146,7 @@ def test_command_prints_values_and_what_follows_and_leaves_a_page_and_a_figure(k
     assert "| ours | long | TPOT mean | 125 ms | 100 ms | -20% | 10% | OUTSIDE |" in page
 
 
+@pytest.mark.slow
 def test_what_was_never_printed_becomes_lines_and_a_table_of_ours(kvsim, published):
     path = published / "mine.toml"
     text = path.read_text().replace("0.1, 0.125", "nan, nan").replace("nan, 1.0", "nan, nan")
@@ -160,6 +161,7 @@ def test_what_was_never_printed_becomes_lines_and_a_table_of_ours(kvsim, publish
     assert "nan" not in page + done.stdout
 
 
+@pytest.mark.slow
 def test_command_prints_json(kvsim, published):
     done = kvsim("reproduce", "mine", "--scenarios", "published", "--json")
     (paper,) = json.loads(done.stdout)
@@ -236,6 +238,7 @@ def test_mistakes_are_lines_that_name_the_place(kvsim, published, old, new, mess
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_metric_that_nobody_measures_is_named(kvsim, published):
     path = published / "mine.toml"
     path.write_text(path.read_text().replace("requests_per_s", "requests_per_hour"))

@@ -173,6 +173,7 @@ def test_host_costs_come_on_top(library, new_scenario, new_step):
     assert with_host.step_time_ns(step) - without.step_time_ns(step) == 1_300_000
 
 
+@pytest.mark.slow
 def test_every_gpu_it_is_said_to_know_is_known(library):
     for hardware, system in SYSTEMS.items():
         kernels = SiliconKernels(deployed("llama-3.1-8b", hardware))

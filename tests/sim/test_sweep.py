@@ -212,6 +212,7 @@ def test_the_table_has_a_row_for_each_run(kvsim):
     assert loaded.sweep == {"engine.block_size": [4, 8], "workload.outputs": [2, 3, 4]}
 
 
+@pytest.mark.slow
 def test_of_how_many_runs_the_whole_counts_is_said(kvsim):
     """Five requests are too few to leave any out."""
     done = kvsim("sweep", "small.yaml", "--set", "workload.requests=5,100")
@@ -257,6 +258,7 @@ def test_killed_20_times_a_sweep_ends_as_if_it_had_not_been(kvsim, tmp_path):
         assert kept[path.name] == json.loads(path.read_text())
 
 
+@pytest.mark.slow
 def test_two_sweeps_at_once_on_one_folder(kvsim):
     argv = kvsim.argv("sweep", "small.yaml", *GRID, "--seeds", "2", "--format", "csv", "--quiet")
     processes = [

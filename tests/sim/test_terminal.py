@@ -130,6 +130,7 @@ def test_every_command_that_prints_results_prints_json():
     assert without == COMMANDS_WITHOUT_JSON
 
 
+@pytest.mark.slow
 def test_json_is_the_format_json(kvsim):
     short = kvsim("run", "small.yaml", "--json", "--quiet")
     long = kvsim("run", "small.yaml", "--format", "json", "--quiet")

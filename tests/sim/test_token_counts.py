@@ -180,6 +180,7 @@ def test_a_tokenizer_for_lengths_is_a_mistake(kvsim, hugging_face):
     )
 
 
+@pytest.mark.slow
 def test_scenario_with_a_tokenizer_beside_it(kvsim, hugging_face):
     """Found from elsewhere too; another tokenizer of the same name is another run."""
     folder = kvsim.folder / "inputs"

@@ -105,6 +105,7 @@ def test_trace_without_content_shares_nothing(shown):
     assert done.stdout.endswith("what prompts hold is not recorded: they share nothing\n")
 
 
+@pytest.mark.slow
 def test_converted_trace_is_simulated_as_the_original(shown, kvsim):
     """With prefix caching: the second prompt finds the two blocks of the first."""
     shown(MOONCAKE, "--convert", "own.jsonl")
@@ -120,6 +121,7 @@ def test_converted_trace_is_simulated_as_the_original(shown, kvsim):
     assert rows[0] == rows[1]
 
 
+@pytest.mark.slow
 def test_rate_of_a_trace_is_swept(shown, kvsim):
     """Arrivals 5 s apart, half as far, and so the run is shorter by 2.5 s."""
     (kvsim.folder / "own.csv").write_text(LENGTHS)
@@ -230,6 +232,7 @@ def test_fitted_workload_resembles_the_trace_and_runs(shown, kvsim):
     assert run.returncode == 0, run.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("header", "rows", "note"),
     [
@@ -272,6 +275,7 @@ def test_rate_below_those_of_scenarios_is_said_before_anything_is_written(shown,
     assert list(kvsim.folder.glob("like*")) == []
 
 
+@pytest.mark.slow
 def test_what_prompts_share_is_fitted_row_by_row(shown, kvsim):
     """The second conversation has the 1,024 tokens with which the first begins, the third none."""
     done = shown(MOONCAKE, "--fit", "like.yaml")
@@ -294,6 +298,7 @@ def test_what_prompts_share_is_fitted_row_by_row(shown, kvsim):
     assert "like-requests.csv: line 1, columns: got" in broken.stderr
 
 
+@pytest.mark.slow
 def test_rows_of_a_fit_belong_to_what_decides_a_run(shown, kvsim):
     """Another output in the file: another folder of results."""
     shown(MOONCAKE, "--fit", "like.yaml")

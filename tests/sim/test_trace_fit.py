@@ -92,6 +92,7 @@ def test_drawn_sessions_resemble_those_of_the_trace(tmp_path):
         assert ours == pytest.approx(theirs, abs=4)
 
 
+@pytest.mark.slow
 def test_settings_of_requests_with_a_system_prompt_come_back(tmp_path):
     """Of 5 groups of 512 tokens with 256 of their own each: two thirds but of some at the start."""
     given = trace_of(prompts={"shared": {"groups": 5, "tokens": 512}, "unique": 256}, sessions=None)

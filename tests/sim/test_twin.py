@@ -52,6 +52,7 @@ def test_calibration_has_steps_of_all_kinds(write):
     assert min(step.duration_ns for step in steps) > 0
 
 
+@pytest.mark.slow
 def test_twin_of_several_outputs_serves_them_all(write):
     scenario = load_scenario(write(), ["workload.n=2"])
     assert max(step.num_decodes for step in time_steps(scenario, "default")) == 4
@@ -124,6 +125,7 @@ def test_twin_prints_a_table_for_each_system(write, capsys):
     assert max(map(len, table)) <= 80
 
 
+@pytest.mark.slow
 def test_twin_in_json_has_the_errors_of_the_table(write, capsys):
     twin_scenario(write(), ["workload.requests=5"], as_json=True, in_cpu_time=True)
     (twin,) = json.loads(capsys.readouterr().out)

@@ -245,6 +245,7 @@ def test_run_of_single_tokens_is_scored_without_tpot(kvsim, run_folder):
     assert {name.partition("_")[0] for name in errors} == {"ttft", "e2e", "output"}
 
 
+@pytest.mark.slow
 def test_cases_after_one_that_is_none_are_validated(kvsim, run_folder):
     done = kvsim("validate", "nowhere", str(run_folder), "--latency", "roofline", "--out", "v")
     assert done.returncode == 2
@@ -461,6 +462,7 @@ def test_command_replaces_no_folder_but_an_earlier_validation(kvsim, tmp_path):
     assert (kvsim.folder / "mine" / "precious").read_text() == "x"
 
 
+@pytest.mark.slow
 def test_command_replaces_an_earlier_validation(kvsim, tmp_path):
     folder = write_points(tmp_path, "h100-qwen3-32b-closedloop", [CLOSED_LOOP])
     for _ in range(2):

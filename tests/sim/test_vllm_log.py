@@ -282,6 +282,7 @@ def test_names_of_models_and_gpus():
     assert scenario_name("org/A model_1/") == "vllm-A-model-1"
 
 
+@pytest.mark.slow
 def test_command_writes_a_scenario_that_runs(kvsim):
     with gzip.open(kvsim.folder / "server.log.gz", "wt", encoding="utf-8") as file:
         file.write(V1)

@@ -335,6 +335,7 @@ def test_which_system_has_to_be_said(finished):
         assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_points_of_a_sweep_are_refused(finished):
     kvsim, _ = finished
     sweep = ("--set", "sweep.engine.max_num_seqs=[1, 2]")

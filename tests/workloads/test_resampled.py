@@ -192,6 +192,7 @@ def test_caches_find_as_much_as_of_groups_with_a_system_prompt(
 _SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", _SEEDS)
 def test_caches_find_as_much_of_the_mooncake_trace_as_of_its_fit(data_dir: Path, seed: int) -> None:
     """Measured with ten seeds: at most 1.5 points apart at any size."""

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 
@@ -14,4 +15,7 @@ def read_rows(path: Path, types: dict[str, Any] | None = None) -> pd.DataFrame:
     Raises OSError and ValueError, those of pandas among them, for a file that is no table.
     """
     words = {"system": str, **(types or {})}
-    return pd.read_csv(path, keep_default_na=False, na_values=[""], dtype=words, low_memory=False)
+    table = pd.read_csv(path, keep_default_na=False, na_values=[""], dtype=words, low_memory=False)
+    for key in table.select_dtypes(bool):  # swept, and a word as in scenarios: not `True`
+        table[key] = np.where(table[key], "true", "false")
+    return table

@@ -1,6 +1,5 @@
 """Runs every system at every point of the sweep, as often as replications are asked for."""
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +11,7 @@ from sim.parallel import over_cores
 from sim.records import Records
 from sim.scenario import Scenario
 from sim.scenario.file import points
+from sim.scenario.value_text import value_text
 from sim.simulate import simulate
 
 
@@ -27,13 +27,14 @@ class Job:
     @property
     def name(self) -> str:
         """System and point of the sweep, as in messages."""
-        return ", ".join([self.system, *(f"{key}={value}" for key, value in self.labels.items())])
+        labels = (f"{key}={value_text(value)}" for key, value in self.labels.items())
+        return ", ".join([self.system, *labels])
 
 
 def keys_of(job: Job) -> dict[str, Any]:
-    """What tells a run from the others, as columns; a swept mapping or null is written as JSON."""
+    """What tells a run from the others, as columns: numbers are numbers, all else is text."""
     labels = {
-        key: value if isinstance(value, str | int | float) else json.dumps(value)
+        key: value if type(value) in (int, float) else value_text(value)
         for key, value in job.labels.items()
     }
     return {"system": job.system, **labels, "seed": job.scenario.seed}

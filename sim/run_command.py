@@ -24,7 +24,7 @@ from sim.scenario import ConstantSpec, FittedSpec, LinearSpec, Scenario
 from sim.scenario.deployed import build_config, build_deployment, build_kv_size
 from sim.scenario.file import Points, load_scenario, points
 from sim.tables import class_table, replica_table, summary_tables
-from sim.terminal import print_table
+from sim.terminal import print_prose, print_table
 
 _MOST_NOTES = 8  # printed; all of them are in run.json
 
@@ -68,7 +68,7 @@ def run_scenario(
     if not quiet:
         notes = read_notes(folder)
         for line in [*assumptions(scenario), *notes[:_MOST_NOTES]]:
-            print(line, file=sys.stderr)
+            print_prose(line, sys.stderr)
         if len(notes) > _MOST_NOTES:
             print(f"and {len(notes) - _MOST_NOTES} more notes in run.json", file=sys.stderr)
         print(f"{'written to' if is_new else 'found in'} {folder}", file=sys.stderr)

@@ -1,8 +1,10 @@
-"""Tables on a terminal: whole, however narrow it is; as wide as they are where nobody looks."""
+"""What is printed: whole on any terminal, however narrow; as wide as it is where nobody looks."""
 
+import textwrap
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import replace
+from typing import TextIO
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -11,6 +13,21 @@ from rich.table import Column, Table
 _NO_TERMINAL = 10_000  # letters of a line
 _LEAST = 40  # where a terminal is narrower, it breaks the lines itself
 _PROSE = 20  # letters that prose needs
+
+
+def print_prose(text: str, file: TextIO | None = None) -> None:
+    """Print sentences: a line each, on a terminal as many as they need, broken between words.
+
+    Those that go on are further in than the first. file: standard output if None.
+    """
+    console = Console(file=file)
+    width = max(console.width, _LEAST) if console.is_terminal else _NO_TERMINAL
+    for line in text.splitlines():
+        indent = " " * (len(line) - len(line.lstrip()) + 2)
+        wrapper = textwrap.TextWrapper(
+            width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        )
+        print(wrapper.fill(line), file=file)
 
 
 def print_table(table: Table, *, num_names: int = 1) -> None:

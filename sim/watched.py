@@ -1,12 +1,24 @@
 """Lets somebody watch a simulation, step by step, through what its recorders are told."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from engine.engine_base import EngineBase
 from engine.kv_manager import KVUsage
 from engine.request import RequestId, TokenOutput
 from engine.step import Step
 from sim.recorder import Queues, Recorder
+
+
+class DoneStep(NamedTuple):
+    """A step that has been computed."""
+
+    step: Step
+    start_ns: int
+    end_ns: int
+    usage: KVUsage
+    """The ledger meanwhile."""
+    queues: Queues
+    """Running and waiting sequences as it began."""
 
 
 class Watcher:
@@ -27,20 +39,8 @@ class Watcher:
     def began(self, replica: int, engine: EngineBase, step: Step, start_ns: int) -> None:
         """A step begins to be computed: the engine has the queues that `ran` counts."""
 
-    def ran(
-        self,
-        replica: int,
-        engine: EngineBase,
-        step: Step,
-        start_ns: int,
-        end_ns: int,
-        usage: KVUsage,
-        queues: Queues,
-    ) -> None:
-        """A step is over, and its tokens are not taken yet.
-
-        usage: the ledger meanwhile. queues: running and waiting sequences as it began.
-        """
+    def ran(self, replica: int, engine: EngineBase, done: DoneStep) -> None:
+        """A step is over, and its tokens are not taken yet."""
 
     def handed_out(self, replica: int, outputs: list[TokenOutput], now_ns: int) -> None:
         """The tokens of the step are taken."""
@@ -91,7 +91,8 @@ class WatchedRecorder(Recorder):
     ) -> None:
         """See Recorder."""
         super().ran(step, start_ns, end_ns, usage, saved_slots, queues)
-        self._watcher.ran(self._replica, self._engine, step, start_ns, end_ns, usage, queues)
+        done = DoneStep(step, start_ns, end_ns, usage, queues)
+        self._watcher.ran(self._replica, self._engine, done)
 
     def handed_out(self, outputs: list[TokenOutput], now_ns: int) -> None:
         """See Recorder."""

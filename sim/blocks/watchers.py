@@ -4,9 +4,8 @@ from engine.engine_base import EngineBase
 from engine.kv_manager import KVUsage
 from engine.step import Step
 from sim.blocks.frame import Beginning, Frame, beginning, frame_of
-from sim.recorder import Queues
 from sim.rerun import Window, WindowOver
-from sim.watched import Watcher
+from sim.watched import DoneStep, Watcher
 
 REPLICA = 0  # the one whose pool is shown
 
@@ -22,20 +21,11 @@ class _Pool(Watcher):
         if replica == REPLICA:
             self._begun = beginning(engine, start_ns, step.index)
 
-    def ran(
-        self,
-        replica: int,
-        engine: EngineBase,
-        step: Step,
-        start_ns: int,
-        end_ns: int,
-        usage: KVUsage,
-        queues: Queues,
-    ) -> None:
+    def ran(self, replica: int, engine: EngineBase, done: DoneStep) -> None:
         """See Watcher."""
         if replica == REPLICA:
             assert self._begun
-            self.look(engine, self._begun, end_ns, usage)
+            self.look(engine, self._begun, done.end_ns, done.usage)
 
     def look(self, engine: EngineBase, begun: Beginning, end_ns: int, usage: KVUsage) -> None:
         """A step is over, and its tokens are not taken yet. usage: the ledger meanwhile."""

@@ -13,7 +13,7 @@ from sim.explain.selection import read_steps, select
 from sim.explain.timeline import timeline
 from sim.explain.words import WORDS
 from sim.progress import busy
-from sim.terminal import print_table
+from sim.terminal import print_prose, print_table
 
 _SLOW = 99  # percentile
 _TITLES = {"ttft": "time to first token", "e2e": "end-to-end latency"}
@@ -50,9 +50,9 @@ def explain(
     for latency, of_latency in bands.items():
         print_table(_table(latency, **of_latency))
         slow = of_latency["slowest"]
-        print(verdict(slow, latency))
+        print_prose(verdict(slow, latency))
         for part in largest_parts(slow):
-            print(f"  look at: {WORDS[part].settings}")
+            print_prose(f"  look at: {WORDS[part].settings}")
         print()
 
 
@@ -117,4 +117,4 @@ def _explain_request(
     print(f"request {number} of {_name(run)}\n")
     for time_ns, words in events:
         at = "" if time_ns is None else f"{time_ns / 1e9:.6f} s"
-        print(f"{at:>16}  {words}")
+        print_prose(f"{at:>16}  {words}")

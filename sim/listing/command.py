@@ -8,7 +8,7 @@ from rich.table import Table
 
 from sim.errors import UserError
 from sim.listing.kinds import KINDS
-from sim.terminal import print_table
+from sim.terminal import print_prose, print_table
 
 _LONG = 60  # letters; what is longer is prose, whose lines may be broken
 
@@ -54,5 +54,6 @@ def print_all(*, as_json: bool) -> None:
         print(json.dumps(names, indent=1))
         return
     for kind, of_kind in names.items():
-        print(f"{kind}: {', '.join(of_kind)}\n")
+        print_prose(f"{kind}: {', '.join(of_kind)}")
+        print()
     print("kvsim list KIND says what they are")

@@ -11,6 +11,7 @@ from sim.plan.goals import Goal, find_goal
 from sim.scenario import Scenario
 from sim.scenario.deployed import build_config
 from sim.scenario.file import combinations, with_settings
+from sim.scenario.value_text import value_text
 
 Prepare = Callable[[Scenario], Scenario]  # makes a combination ready to be searched
 Alternative = tuple[Labels, Scenario, Goal]
@@ -69,5 +70,5 @@ def all_ready(
 
 def why_impossible(labels: Labels, error: UserError) -> Impossible:
     """Without what the labels say already, in the words of `with_settings`."""
-    at = ", ".join(f"{key}={value!r}" for key, value in labels.items())
+    at = ", ".join(f"{key}={value_text(value)}" for key, value in labels.items())
     return labels, str(error).rpartition(f"{at}: ")[2]

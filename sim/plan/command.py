@@ -28,9 +28,11 @@ from sim.progress import planner, progress_bar
 from sim.run_command import assumptions
 from sim.scenario import Scenario
 from sim.scenario.file import dump_scenario
+from sim.scenario.value_text import value_text
 from sim.steady import Warmup
 from sim.sweep.points import load_swept, parse_share
 from sim.sweep.store import Store
+from sim.terminal import print_prose
 from sim.whole_file import whole_file
 
 _RUNS_OF_A_SEARCH = 100  # about: those of the starter's took 98 to 104
@@ -94,7 +96,8 @@ def plan_scenario(path: Path, settings: list[str], options: Options) -> Path:
     else:
         print_findings(findings)
     if not options.quiet:
-        print(*_notes(findings.best), f"written to {folder}", sep="\n", file=sys.stderr)
+        for line in (*_notes(findings.best), f"written to {folder}"):
+            print_prose(line, sys.stderr)
     if findings.best.answer is None:
         raise UserError(unreachable(findings.best))
     return folder
@@ -214,6 +217,6 @@ def _curves(plans: list[tuple[Labels, Plan]]) -> pd.DataFrame:
     for labels, plan in plans:
         curve = plan.curve()
         for place, (key, value) in enumerate(labels.items()):
-            curve.insert(place, key, [value] * len(curve))
+            curve.insert(place, key, [value_text(value)] * len(curve))
         curves.append(curve)
     return pd.concat(curves)

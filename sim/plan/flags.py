@@ -11,6 +11,7 @@ from sim.kv_size import NULL_BLOCKS
 from sim.scenario import Scenario
 from sim.scenario.deployed import build_config
 from sim.scenario.engine import DeploymentSpec
+from sim.scenario.value_text import value_text
 
 _COUNTS = ("max_model_len", "max_num_seqs", "max_num_batched_tokens", "block_size")
 _IF_CHANGED = ("long_prefill_token_threshold", "watermark")
@@ -99,7 +100,7 @@ def _notes(scenario: Scenario, config: EngineConfig) -> Iterator[str]:
     if replicas.count > 1:
         yield f"on each of {replicas.count} replicas, behind a router: {replicas.router}"
     for name, value in _without_option(config):
-        yield f"no option of vLLM for engine.{name}: {_yaml(value)}"
+        yield f"no option of vLLM for engine.{name}: {value_text(value)}"
     for name, value in _number_types(scenario.deployment):
         if not _is_taken(name, value):
             yield f"no option of vLLM for deployment.{name}: {value}"
@@ -114,10 +115,6 @@ def _without_option(config: EngineConfig) -> Iterator[tuple[str, Any]]:
             continue
         if value != usual:
             yield field.name, value
-
-
-def _yaml(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _model_id(model: str) -> str:

@@ -7,6 +7,7 @@ from sim.errors import UserError
 from sim.plan.alternatives import changed
 from sim.scenario import Scenario
 from sim.scenario.deployed import build_config
+from sim.scenario.value_text import value_text
 
 _DOUBLED = ("block_size", "max_num_seqs", "max_num_batched_tokens")
 
@@ -19,13 +20,9 @@ def neighbours(scenario: Scenario, system: str) -> dict[str, Scenario]:
             neighbour = changed(scenario, settings)
         except UserError:  # such as a step smaller than the batch, or a model that does not fit
             continue
-        words = (f"{path[-1]}: {_word(value)}" for path, value in settings.items())
+        words = (f"{path[-1]}: {value_text(value)}" for path, value in settings.items())
         found[", ".join(words)] = neighbour
     return found
-
-
-def _word(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _settings(scenario: Scenario, system: str) -> Iterator[dict[tuple[str, ...], Any]]:

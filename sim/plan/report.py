@@ -4,7 +4,7 @@ from sim.plan.findings import Findings
 from sim.plan.flags import vllm_command
 from sim.plan.tables import alternatives_table, looks_table, neighbours_table, promises_table
 from sim.plan.words import answer_lines, impossible_lines
-from sim.terminal import print_table
+from sim.terminal import print_prose, print_table
 
 
 def print_findings(findings: Findings) -> None:
@@ -16,13 +16,15 @@ def print_findings(findings: Findings) -> None:
     if findings.looks:
         print_table(looks_table(findings.looks, best.goal), num_names=num_keys)
     if findings.impossible:
-        print(*impossible_lines(findings.impossible), "", sep="\n")
+        for line in impossible_lines(findings.impossible):
+            print_prose(line)
+        print()
     if best.answer is None:
         return
     for line in answer_lines(findings):
-        print(line)
+        print_prose(line)
     for doubt in best.doubts:
-        print(f"warning: {doubt}")
+        print_prose(f"warning: {doubt}")
     print()
     print_table(promises_table(best))
     if findings.beside:

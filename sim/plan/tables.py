@@ -11,6 +11,7 @@ from sim.plan.findings import NEIGHBOUR_SEEDS, Beside, Findings, Labels, Look
 from sim.plan.goals import Goal
 from sim.plan.plan import Plan, cost_per_hour, num_gpus, ranked_by
 from sim.plan.words import cost_words
+from sim.scenario.value_text import value_text
 from sim.tables import number
 
 
@@ -90,7 +91,7 @@ def _new_table(*headings: str, title: str | None = None) -> Table:
 
 
 def _values(labels: Labels, keys: list[str]) -> list[str]:
-    return [str(labels[key]) for key in keys]
+    return [value_text(labels[key]) for key in keys]
 
 
 def _share(ratio: float) -> str:

@@ -3,6 +3,7 @@
 from sim.plan.findings import Findings, Impossible, Labels
 from sim.plan.plan import Plan, cost_per_hour
 from sim.plan.prices import Prices
+from sim.scenario.value_text import value_text
 from sim.steady import FEWEST_COUNTED
 from sim.tables import number
 
@@ -90,4 +91,4 @@ def cost_words(cost: float | None) -> str:
 
 def settings_words(labels: Labels) -> str:
     """As one writes them after --set."""
-    return ", ".join(f"{key}={value}" for key, value in labels.items())
+    return ", ".join(f"{key}={value_text(value)}" for key, value in labels.items())

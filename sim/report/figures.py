@@ -26,7 +26,9 @@ from sim.tables import seconds_in_words
 Figure = dict[str, Any]
 
 _DASHES = {50: "solid", 90: "dash", 99: "dot"}
-SYMBOLS = ("circle", "square", "diamond", "triangle-down", "triangle-up", "pentagon", "x")
+_SYSTEM_DASHES = ("solid", "dash", "dot", "dashdot")
+# One more than colours: 42 systems before a pair repeats.
+_SYMBOLS = ("circle", "square", "diamond", "triangle-down", "triangle-up", "pentagon", "x")
 _MOST_POINTS = 400  # of a distribution
 _WIDE = 8  # highest by lowest value from which an axis is logarithmic
 _TIME = {"title": {"text": "simulated time (s)"}, "hoverformat": ".4g"}
@@ -38,12 +40,19 @@ _LEAST_LABELLED_PERCENT = 4  # narrower ones have no room for a number
 _TICKS_S = [base * 10.0**power for power in range(-5, 6) for base in (1, 3)]
 
 
-def colours(systems: list[str]) -> dict[str, str]:
-    """Of each system one, as in all figures."""
-    return {
-        system: SYSTEM_COLOURS[number % len(SYSTEM_COLOURS)]
-        for number, system in enumerate(systems)
-    }
+def colour(number: int) -> str:
+    """Of the system with a number, as in all figures."""
+    return SYSTEM_COLOURS[number % len(SYSTEM_COLOURS)]
+
+
+def marker(number: int) -> dict[str, Any]:
+    """Of the system with a number, or of whatever else has a line of its own."""
+    return {"symbol": _SYMBOLS[number % len(_SYMBOLS)], "size": 7}
+
+
+def _dash(number: int) -> str:
+    """Of a line without markers, by turns through the colours."""
+    return _SYSTEM_DASHES[number // len(SYSTEM_COLOURS) % len(_SYSTEM_DASHES)]
 
 
 class _Line(NamedTuple):
@@ -80,7 +89,6 @@ def latency(summary: pd.DataFrame, key: str) -> Figure:
 def _lines(summary: pd.DataFrame, key: str, line: _Line) -> list[Trace]:
     """Means over the seeds with intervals, a line for each system."""
     traces = []
-    colour_of = colours(list(summary["system"].unique()))
     for number, (system, rows) in enumerate(summary.groupby("system", sort=False)):
         found = line.scale * over_seeds(rows, key, line.metric)
         trace: Trace = {
@@ -89,8 +97,8 @@ def _lines(summary: pd.DataFrame, key: str, line: _Line) -> list[Trace]:
             "name": str(system),
             "x": rounded(found.index),
             "y": rounded(found["mean"]),
-            "line": {"color": colour_of[str(system)], "dash": line.dash},
-            "marker": {"symbol": SYMBOLS[number % len(SYMBOLS)], "size": 7},
+            "line": {"color": colour(number), "dash": line.dash},
+            "marker": marker(number),
             "hovertemplate": f"{system}{line.what} %{{y:.4g}}{line.unit}<extra></extra>",
         }
         add_intervals(trace, found["half_width"])
@@ -124,12 +132,11 @@ MILLISECONDS: dict[str, Any] = {"rangemode": "tozero", "ticksuffix": " ms"}
 def distributions(runs: list[OneRun]) -> Figure:
     """TTFT and end-to-end latency by the share of requests that take no longer."""
     ends = {"first_token_ns": "Time to first token", "finished_ns": "End-to-end latency"}
-    colour_of = colours([run.system for run in runs])
     percents = np.linspace(0, 100, _MOST_POINTS + 1)
     traces = []
     for stamp in ends:
         of_panel = []
-        for run in runs:
+        for number, run in enumerate(runs):
             served = run.requests.dropna(subset="finished_ns")
             times_s = (served[stamp] - served["arrival_ns"]).to_numpy(np.float64) / 1e9
             of_panel.append(
@@ -139,7 +146,7 @@ def distributions(runs: list[OneRun]) -> Figure:
                     "name": run.system,
                     "x": rounded(percents),
                     "y": rounded(np.percentile(times_s, percents, method="inverted_cdf")),
-                    "line": {"color": colour_of[run.system], "shape": "hv"},
+                    "line": {"color": colour(number), "dash": _dash(number), "shape": "hv"},
                     "hovertemplate": f"{run.system} %{{y:.3g}} s<extra></extra>",
                 }
             )

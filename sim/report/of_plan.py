@@ -12,6 +12,7 @@ from sim.report.about import settings, versions_in_words, whole
 from sim.report.page import Block, Cell, Code, Page, Plot, Section, Table, Words
 from sim.report.plan_figures import curve
 from sim.scenario.file import load_scenario
+from sim.scenario.value_text import value_text
 from sim.tables import number
 
 Data = dict[str, Any]
@@ -41,7 +42,7 @@ def page_of_plan(folder: Path) -> Page:
 
 def _read(folder: Path) -> tuple[Data, pd.DataFrame]:
     plan = read_about(folder / FILE, "plan it again, which finds its runs")
-    return plan, read_rows(folder / "curve.csv")
+    return plan, read_rows(folder / "curve.csv", dict.fromkeys(plan["best"]["settings"], str))
 
 
 def _lines(plan: Data) -> list[str]:
@@ -68,7 +69,7 @@ def _curve(plan: Data, runs: pd.DataFrame) -> Plot:
     best = plan["best"]
     of_best = pd.Series(True, index=runs.index)
     for key, value in best["settings"].items():
-        of_best &= runs[key].astype(str) == str(value)
+        of_best &= runs[key] == value_text(value)
     about = (
         "How much of each limit is used: means over the runs of each value, with 95 % intervals; "
         "what lies beyond three times the limit is at the upper edge."

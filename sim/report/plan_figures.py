@@ -4,8 +4,7 @@ import numpy as np
 import pandas as pd
 
 from sim.metrics import half_width_95
-from sim.plots.colours import SYSTEM_COLOURS
-from sim.report.figures import SYMBOLS, Figure
+from sim.report.figures import Figure, colour, marker
 from sim.report.panels import Trace, panels, rounded
 
 _HIGHEST = 3.0  # of the limit: beyond, a promise is broken however far
@@ -54,8 +53,8 @@ def _line(runs: pd.DataFrame, goal: str, promise: str, place: int) -> Trace:
         "x": rounded(means.index),
         "y": rounded(means),
         "error_y": {"type": "data", "array": rounded(half_widths), "thickness": 1.2},
-        "line": {"color": SYSTEM_COLOURS[(place + 1) % len(SYSTEM_COLOURS)]},
-        "marker": {"symbol": SYMBOLS[place % len(SYMBOLS)], "size": 7},
+        "line": {"color": colour(place + 1)},
+        "marker": marker(place),
         "hovertemplate": f"{promise}: %{{y:.0%}} of its limit<extra></extra>",
     }
 

@@ -1,16 +1,19 @@
 """The interactive figures of a sweep over anything but one number."""
 
+from textwrap import wrap
+
 import numpy as np
 import pandas as pd
 
 from sim.one_run import words
 from sim.over_seeds import is_number, over_seeds
-from sim.report.figures import LOG_SECONDS, Figure, add_intervals, colours
+from sim.report.figures import LOG_SECONDS, Figure, add_intervals, colour, marker
 from sim.report.panels import Trace, panels, rounded
 from sim.sweep.table import SHOWN, swept_keys
 from sim.tables import number, seconds_in_words
 
 _MOST_CELLS = 16  # of a heat map, in one direction, with a number in each
+_MOST_LETTERS = 24  # in a line of a tick
 _TIME_TICKS = {
     "tickvals": rounded(np.log10(LOG_SECONDS["tickvals"])),
     "ticktext": LOG_SECONDS["ticktext"],
@@ -28,22 +31,25 @@ def by_key(frame: pd.DataFrame, key: str) -> Figure:
     titles = [title.capitalize() for title in SHOWN.values()]
     x_axis = {"title": {"text": words(key)}, "type": "category"}
     y_axes = [LOG_SECONDS if _is_time(metric) else {"rangemode": "tozero"} for metric in SHOWN]
-    return panels(titles, traces, x_axis, y_axes, row_px=220)
+    figure = panels(titles, traces, x_axis, y_axes, row_px=220)
+    if not is_number(frame[key]):  # points without lines stand side by side
+        figure["layout"] |= {"scattermode": "group", "scattergap": 0.6}
+    return figure
 
 
 def _lines(frame: pd.DataFrame, key: str, metric: str) -> list[Trace]:
     unit = " s" if _is_time(metric) else ""
-    colour_of = colours(list(frame["system"].unique()))
     traces = []
-    for system, rows in frame.groupby("system", sort=False):
+    for place, (system, rows) in enumerate(frame.groupby("system", sort=False)):
         found = over_seeds(rows, key, metric)
         trace: Trace = {
             "type": "scatter",
             "mode": "lines+markers" if is_number(frame[key]) else "markers",
             "name": str(system),
-            "x": [str(value) for value in found.index],
+            "x": _labels(found.index),
             "y": rounded(found["mean"]),
-            "line": {"color": colour_of[str(system)]},
+            "line": {"color": colour(place)},
+            "marker": marker(place),
             "hovertemplate": f"{system} %{{y:.4g}}{unit}<extra></extra>",
         }
         add_intervals(trace, found["half_width"])
@@ -73,8 +79,8 @@ def _heat_map(system: str, means: pd.Series, first: str, metric: str) -> Trace:
     trace: Trace = {
         "type": "heatmap",
         "name": system,
-        "x": [str(value) for value in cells.columns],
-        "y": [str(value) for value in cells.index],
+        "x": _labels(cells.columns),
+        "y": _labels(cells.index),
         "z": [rounded(shade(row)) for row in values],
         "zmin": rounded([shade(means.min())])[0],
         "zmax": rounded([shade(means.max())])[0],
@@ -87,6 +93,11 @@ def _heat_map(system: str, means: pd.Series, first: str, metric: str) -> Trace:
     if max(cells.shape) <= _MOST_CELLS:
         trace["texttemplate"] = "%{text}"
     return trace
+
+
+def _labels(values: pd.Index) -> list[str]:
+    """Of ticks; long ones in several lines."""
+    return ["<br>".join(wrap(str(value), _MOST_LETTERS)) for value in values]
 
 
 def _shown(value: float, metric: str) -> str:

@@ -8,7 +8,7 @@ from engine.request import RequestId, TokenOutput
 from engine.step import Step
 from sim.recorder import Queues
 from sim.rerun.window import Window, WindowOver
-from sim.watched import Watcher
+from sim.watched import DoneStep, Watcher
 
 _STAMPS = ("arrival_ns", "admitted_ns", "finished_ns")
 
@@ -68,20 +68,11 @@ class Proof(Watcher):
         """See Watcher."""
         self._watcher.began(replica, engine, step, start_ns)
 
-    def ran(
-        self,
-        replica: int,
-        engine: EngineBase,
-        step: Step,
-        start_ns: int,
-        end_ns: int,
-        usage: KVUsage,
-        queues: Queues,
-    ) -> None:
+    def ran(self, replica: int, engine: EngineBase, done: DoneStep) -> None:
         """See Watcher."""
-        self._watcher.ran(replica, engine, step, start_ns, end_ns, usage, queues)
-        self._scheduled.discard((replica, step.index))
-        self._pass(end_ns)
+        self._watcher.ran(replica, engine, done)
+        self._scheduled.discard((replica, done.step.index))
+        self._pass(done.end_ns)
 
     def handed_out(self, replica: int, outputs: list[TokenOutput], now_ns: int) -> None:
         """See Watcher."""

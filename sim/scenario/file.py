@@ -12,6 +12,7 @@ from sim.scenario.deployed import build_config
 from sim.scenario.keys import anchored, apply_override, set_key
 from sim.scenario.mistakes import shorten, user_error, validated
 from sim.scenario.scenario import Scenario
+from sim.scenario.value_text import value_text
 from sim.scenario.yaml_text import parse, read_text, to_yaml
 
 Points = list[tuple[dict[str, Any], Scenario]]  # swept values by key path, the scenario with them
@@ -72,7 +73,7 @@ def with_settings(scenario: Scenario, settings: Mapping[Any, Any], source: str =
         keys = key_path.split(".") if isinstance(key_path, str) else list(key_path)
         name = ".".join(keys)
         set_key(data, keys, value, f"{source}: sweep.{name}")
-        named.append(f"{name}={value!r}")
+        named.append(f"{name}={value_text(value)}")
     at = ", ".join(named)
     where = f"{source}: sweep at {at}" if source and at else source or at
     changed = validated(data, where)

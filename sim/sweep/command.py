@@ -27,7 +27,7 @@ from sim.sweep.run import Measured, Runner, as_frame
 from sim.sweep.store import Store
 from sim.sweep.table import ABOUT, TABLE
 from sim.tables import number, summary_tables
-from sim.terminal import print_table
+from sim.terminal import print_prose, print_table
 from sim.whole_file import refuse_unwritable, whole_file
 
 METRICS = ("output_tokens_per_s", "ttft_mean_s", "tpot_mean_s")  # whose intervals are watched
@@ -74,7 +74,7 @@ def sweep_scenario(path: Path, settings: list[str], options: Options) -> Path:
     _print(frame, list(scenario.sweep), options.output_format)
     if not options.quiet:
         for line in notes:
-            print(line, file=sys.stderr)
+            print_prose(line, sys.stderr)
         print(f"written to {folder}", file=sys.stderr)
     return folder
 

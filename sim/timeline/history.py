@@ -10,7 +10,7 @@ from sim.recorder import Queues
 from sim.rerun import Window, WindowOver
 from sim.timeline.parts import Parts
 from sim.timeline.replica_history import ReplicaHistory
-from sim.watched import Watcher
+from sim.watched import DoneStep, Watcher
 
 
 class History(Watcher):
@@ -54,19 +54,10 @@ class History(Watcher):
         self._num_in_flight[replica] += bool(step.num_tokens)
         self._of(replica).scheduled(step, now_ns)
 
-    def ran(
-        self,
-        replica: int,
-        engine: EngineBase,
-        step: Step,
-        start_ns: int,
-        end_ns: int,
-        usage: KVUsage,
-        queues: Queues,
-    ) -> None:
+    def ran(self, replica: int, engine: EngineBase, done: DoneStep) -> None:
         """See Watcher."""
-        self._of(replica).ran(step, start_ns, end_ns, usage, queues)
-        self._known_ns[replica] = end_ns
+        self._of(replica).ran(done)
+        self._known_ns[replica] = done.end_ns
         self._num_in_flight[replica] -= 1
         num_open = sum(of.num_open for of in self._replicas.values())
         if self._parts.num_events + num_open > self._most_events:

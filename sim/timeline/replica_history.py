@@ -9,6 +9,7 @@ from sim.sequence_name import name_of
 from sim.timeline.parts import STEPS, Count, Flow, Instant, Parts, Slice, Wait
 from sim.timeline.slots import Slots
 from sim.timeline.waits import Waits
+from sim.watched import DoneStep
 
 
 class ReplicaHistory:
@@ -116,9 +117,9 @@ class ReplicaHistory:
         part.ends_ns = [now_ns]
         self._add(part)
 
-    def ran(self, step: Step, start_ns: int, end_ns: int, usage: KVUsage, queues: Queues) -> None:
+    def ran(self, done: DoneStep) -> None:
         """A step is over."""
-        num_running, num_waiting = queues
+        step, start_ns, end_ns, usage, (num_running, num_waiting) = done
         num_prefill_tokens = step.num_tokens - step.num_decodes
         num_decodes = step.num_decodes - step.num_padded
         self._count("KV slots", start_ns, usage._asdict())

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from sim.errors import InterruptedRun, UserError
 from sim.progress import busy
-from sim.terminal import print_table
+from sim.terminal import print_prose, print_table
 from sim.token_counts import token_counter
 from sim.trace.beside import check_place
 from sim.trace.comparison import comparison, misfits
@@ -82,7 +82,7 @@ def _show(
         return
     print(f"{path}: {_title(found.format)}")
     for line in _lines(found):
-        print(line)
+        print_prose(line)
     print()
     print_table(_lengths_table(found))
     if found.sharing is None:
@@ -164,7 +164,7 @@ def _fit(trace: Trace, fit_to: Path) -> None:
     drawn_notes = (f"drawn: {note}" for note in workload.notes)
     for note in (*fitted.notes, *drawn_notes, misfits(rows, len(trace))):
         if note is not None:
-            print(note)
+            print_prose(note)
 
 
 def _draw(found: Description, figure: Path) -> None:
@@ -231,14 +231,15 @@ def _cells(lengths: Lengths) -> list[str]:
 
 
 def _print_sharing(sharing: Sharing) -> None:
-    print(
+    print_prose(
         f"{sharing.hit_blocks:,} of {sharing.num_blocks:,} blocks of {sharing.block_size:,} tokens "
         f"were there before: {sharing.block_share:.1%} of the blocks, {sharing.token_share:.1%} of "
         "the prompt tokens"
     )
     if not sharing.points:
         return
-    print("what a cache finds of the prompt tokens, by its size and what it loses first:\n")
+    print_prose("what a cache finds of the prompt tokens, by its size and what it loses first:")
+    print()
     policies = list(dict.fromkeys(point.policy for point in sharing.points))
     shares = {(point.num_blocks, point.policy): point.token_share for point in sharing.points}
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))

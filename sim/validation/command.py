@@ -11,7 +11,7 @@ from sim.errors import UserError
 from sim.latency.build import build_latency
 from sim.progress import progress_bar
 from sim.run_folder import new_folder, refuse_other_folder
-from sim.terminal import print_table
+from sim.terminal import print_prose, print_table
 from sim.validation.case import Case, Point, count_reasons
 from sim.validation.fit_host import fit_host_cost
 from sim.validation.host_cost import HostCost
@@ -163,11 +163,11 @@ def _print(validated: Validated) -> None:
     case, scored = validated.case, validated.scored
     print(f"{case.name} ({case.kind})")
     for line in validated.step_times.splitlines():
-        print(f"step times: {line}")
+        print_prose(f"step times: {line}")
     for line in case.assumptions:
-        print(f"assumed: {line}")
+        print_prose(f"assumed: {line}")
     for line in case.skipped:
-        print(f"skipped: {line}")
+        print_prose(f"skipped: {line}")
     is_run_of_requests = len(scored) == 1 and scored[0].point.requests is not None
     table = run_table(case, scored[0]) if is_run_of_requests else rows_table(scored)
     print_table(table)

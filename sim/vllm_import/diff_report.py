@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rich.table import Table
 
-from sim.terminal import print_table
+from sim.terminal import print_prose, print_table
 from sim.vllm_import.diff import Comparison, Row, Shares
 from sim.vllm_import.scrape import Scrape
 from sim.vllm_import.simulated import SimulatedRun
@@ -25,9 +25,11 @@ def print_comparison(found: Comparison, run: SimulatedRun, scrape: Scrape) -> No
         for place, cells in enumerate(_lines(metric, found.rows, shares.get(metric))):
             table.add_row("" if place else metric, *cells)
     print_table(table, num_names=2)
-    print("percentiles of vLLM are taken to lie evenly in their bucket; `=`: kvsim's is in it too")
+    print_prose(
+        "percentiles of vLLM are taken to lie evenly in their bucket; `=`: kvsim's is in it too"
+    )
     if found.missing:
-        print(f"not in the scrape: {', '.join(found.missing)}")
+        print_prose(f"not in the scrape: {', '.join(found.missing)}")
 
 
 def _lines(metric: str, rows: list[Row], shares: Shares | None) -> Iterator[tuple[str, ...]]:

@@ -496,7 +496,7 @@ def test_alternatives_that_cannot_be_are_named_and_none_is_a_mistake(new_scenari
     ((labels, reason),) = impossible
     assert labels["engine.enable_chunked_prefill"] is False
     assert reason.startswith("engine.max_num_batched_tokens: got 64")
-    with pytest.raises(UserError, match=r"a\.yaml: sweep at .*=False"):
+    with pytest.raises(UserError, match=r"a\.yaml: sweep at .*=false"):
         alternatives_of(new_scenario(sweep=choice | {"engine.enable_chunked_prefill": [False]}))
 
 
@@ -582,7 +582,7 @@ def test_alternatives_are_compared(kvsim):
                 *(*SLO, "--set", "engine.num_blocks=auto", "--set", "hardware=t4,v100-32gb"),
                 *("--set", "model=llama-3.1-70b"),
             ),
-            "small.yaml (with --set): sweep at hardware='t4': engine.num_blocks: auto leaves 0",
+            "small.yaml (with --set): sweep at hardware=t4: engine.num_blocks: auto leaves 0",
         ),
         ((*SLO, "--set", "model=none,no"), "model: got 'none', expected"),
     ],

@@ -115,7 +115,7 @@ def test_wrong_value_is_named_by_its_key_path(write, text):
 # What is swept over a good scenario -> at which value, key path, what came, what was expected.
 SWEPT = {
     "engine.block_size: [8, 0]": ("engine.block_size=0", "engine.block_size", "0", "from 1"),
-    "engine.block_size: [8, x]": ("engine.block_size='x'", "engine.block_size", "'x'", "integer"),
+    "engine.block_size: [8, x]": ("engine.block_size=x", "engine.block_size", "'x'", "integer"),
     "workload.arrivals.poisson.rate: [8]": (
         "workload.arrivals.poisson.rate=8",
         "workload.arrivals",

@@ -11,32 +11,38 @@ from sim.blocks.looks import blocks_words
 from sim.blocks.terminal import terminal_text
 from sim.demo import Demo, result_lines
 
+_OTHER_LINES = 7  # legend, counts, and empty ones
+_NO_TERMINAL = 100_000  # lines
+
 
 def watch_demo(demo: Demo, delay_s: float) -> None:
     """Show every step in a terminal for so long; elsewhere print the picture of the last one."""
     console = Console(highlight=False)
     if not console.is_terminal:
-        console.print(_last(demo, console.width), soft_wrap=True)
+        console.print(_last(demo, console), soft_wrap=True)
         return
     with Live(console=console, auto_refresh=False, vertical_overflow="ellipsis") as live:
         while step := demo.schedule():
             frame = frame_of(demo.engine, beginning(demo.engine, 0, step.index))
-            live.update(_view(demo, frame, console.width), refresh=True)
+            live.update(_view(demo, frame, console), refresh=True)
             time.sleep(delay_s)
             demo.compute(step)
-            live.update(_view(demo, frame, console.width), refresh=True)
+            live.update(_view(demo, frame, console), refresh=True)
 
 
-def _last(demo: Demo, width: int) -> Text:
+def _last(demo: Demo, console: Console) -> Text:
     while step := demo.schedule():
         frame = frame_of(demo.engine, beginning(demo.engine, 0, step.index))
         demo.compute(step)
-    return _view(demo, frame, width)
+    return _view(demo, frame, console)
 
 
-def _view(demo: Demo, frame: Frame, width: int) -> Text:
-    text = terminal_text(frame, width)
+def _view(demo: Demo, frame: Frame, console: Console) -> Text:
+    results = result_lines(demo)
+    height = console.height if console.is_terminal else _NO_TERMINAL
+    most_rows = height - len(results) - _OTHER_LINES
+    text = terminal_text(frame, console.width, most_rows)
     text.append(f"\nstep {frame.step}: {blocks_words(frame)}\n\n")
-    for line in result_lines(demo):
-        text.append(f"{line[:width]}\n")
+    for line in results:
+        text.append(f"{line[: console.width]}\n")
     return text

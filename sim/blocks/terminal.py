@@ -1,5 +1,7 @@
 """The pool in a terminal: two characters a block."""
 
+from itertools import groupby
+
 from rich.style import Style
 from rich.text import Text
 
@@ -15,19 +17,34 @@ _WORDS = {"reserved": "reserved", "over_reserved": "reserved for nothing", "cach
 _CELL_WIDTH = 3  # with the gap
 
 
-def terminal_text(frame: Frame, width: int) -> Text:
-    """A frame in lines of at most so many characters, with a legend and a line of counts."""
+def terminal_text(frame: Frame, width: int, most_rows: int) -> Text:
+    """A frame in lines of at most so many characters, with a legend below.
+
+    most_rows: of more than these, those without anything in them are put together.
+    """
     num_columns = 8
     while num_columns < 32 and 6 + 2 * num_columns * _CELL_WIDTH <= width:
         num_columns *= 2
+    firsts = range(0, len(frame.cells), num_columns)
     text = Text(no_wrap=True)
-    for first in range(0, len(frame.cells), num_columns):
-        text.append(f"{first:>5}", "dim")
-        for cell in frame.cells[first : first + num_columns]:
-            text.append(" ").append_text(_cell(cell))
-        text.append("\n")
+    for is_empty, group in groupby(firsts, lambda first: _is_empty(frame, first, num_columns)):
+        rows = list(group)
+        if is_empty and len(firsts) > most_rows:
+            num_free = len(frame.cells[rows[0] : rows[-1] + num_columns])
+            text.append(f"{rows[0]:>5} ·· and the next, {num_free:,} in all\n", "dim")
+            continue
+        for first in rows:
+            text.append(f"{first:>5}", "dim")
+            for cell in frame.cells[first : first + num_columns]:
+                text.append(" ").append_text(_cell(cell))
+            text.append("\n")
     text.append("\n").append_text(_legend(frame)).append("\n")
     return text
+
+
+def _is_empty(frame: Frame, first: int, num_columns: int) -> bool:
+    cells = frame.cells[first : first + num_columns]
+    return all(cell.rest == "free" and not cell.holders for cell in cells)
 
 
 def _cell(cell: Cell) -> Text:

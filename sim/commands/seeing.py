@@ -56,7 +56,7 @@ def report(
 @app.command()
 def timeline(
     folder: RunFolder,
-    out: Annotated[Path, typer.Option(help="New file, .json or .json.gz.")],
+    out: Annotated[Path, typer.Option(help="File to write, .json or .json.gz.")],
     system: System = None,
     seed: Seed = None,
     at: At = None,
@@ -89,7 +89,7 @@ def timeline(
 def blocks(
     folder: RunFolder,
     out: Annotated[
-        Path, typer.Option(help="New file: .png, .svg or .html; .gif or .html with --animate.")
+        Path, typer.Option(help="File to write: .png, .svg or .html; .gif or .html with --animate.")
     ],
     system: System = None,
     seed: Seed = None,

@@ -52,7 +52,7 @@ def explain(
         slow = of_latency["slowest"]
         print_prose(verdict(slow, latency))
         for part in largest_parts(slow):
-            print_prose(f"  look at: {WORDS[part].settings}")
+            print_prose(f"  {WORDS[part].label}: look at {WORDS[part].settings}")
         print()
 
 

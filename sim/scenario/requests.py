@@ -1,8 +1,9 @@
 """What requests are like, as a scenario writes it: prompts, sessions, parts of traces, classes."""
 
+import re
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 import workloads as w
 from sim.scenario.distributions import Durations, DurationSpec, Lengths
@@ -142,7 +143,23 @@ class SloSpec(Spec):
         return self
 
 
-ClassName = Annotated[str, Field(pattern=r"^[^\W_][\w .:+/()=%-]{0,39}$")]
+_CLASS_NAME = r"^[^\W_][\w .:+/()=%-]{0,39}$"
+
+
+def _checked_name(name: str) -> str:
+    if not re.fullmatch(_CLASS_NAME, name):
+        expected = (
+            "a letter or digit, then at most 39 of these, spaces and any of _ . : + / ( ) = % -"
+        )
+        raise ValueError(f"got {name!r}, expected {expected}")
+    return name
+
+
+ClassName = Annotated[
+    str,
+    AfterValidator(_checked_name),
+    WithJsonSchema({"type": "string", "pattern": _CLASS_NAME}),
+]
 
 
 class ClassSpec(Checked):

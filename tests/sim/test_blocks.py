@@ -17,6 +17,7 @@ from sim.blocks.image import text_width
 from sim.blocks.layout import Heading, draw
 from sim.blocks.looks import HOLDERS, colour_of
 from sim.blocks.marks import Box, Words, hatch_lines
+from sim.blocks.terminal import terminal_text
 from sim.blocks.watchers import AtTime, Film, Telling
 from sim.errors import UserError
 from sim.rerun import Window, choose, watch
@@ -147,6 +148,18 @@ def frame_with(cells: list[Cell], **changed) -> Frame:
              "num_shared": 1, "num_cached": 1, "usage": usage, "running": running,
              "waiting": waiting}  # fmt: skip
     return Frame(cells=tuple(cells), **plain | changed)
+
+
+@pytest.mark.parametrize(("most_rows", "folds"), [(8, False), (7, True)])
+def test_empty_rows_of_a_pool_taller_than_the_terminal_are_one(most_rows, folds):
+    """Eight rows of eight blocks, the second and the last with something in them."""
+    cells = [Cell((), 0, 4, "free")] * 64
+    cells[9] = cells[63] = Cell(("7",), 4, 4, "tail")
+    text = terminal_text(frame_with(cells), 50, most_rows).plain
+    rows = text.partition("\n\n")[0].splitlines()
+    firsts = [int(row.split()[0]) for row in rows]
+    assert firsts == ([0, 8, 16, 56] if folds else list(range(0, 64, 8)))
+    assert ("and the next, 40 in all" in rows[2]) == folds
 
 
 HEADING = Heading("a title", "", 4)

@@ -148,6 +148,11 @@ def test_wrong_value_of_a_sweep_is_named_with_its_point(write, text):
 REPLACED = {
     ("{rate: 10}", "{rate: 0}"): ("workload.arrivals.constant.rate", "0", "greater than"),
     ("{rate: 10}", "{rate: fast}"): ("workload.arrivals.constant.rate", "'fast'", "number"),
+    ("arrivals:", "classes: {<b>: {share: 1}}\n  arrivals:"): (
+        "workload.classes.<b>",
+        "'<b>'",
+        "a letter or digit",
+    ),
     ("{rate: 10}", "{}"): ("workload.arrivals.constant.rate", "missing"),
     ("constant: {rate: 10}", ""): ("workload.arrivals", "exactly one of", "poisson", "0"),
     ("constant: {rate: 10}", "constant: {rate: 1}, poisson: {rate: 1}"): (

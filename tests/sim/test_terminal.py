@@ -8,7 +8,7 @@ import pytest
 from rich.table import Table
 
 from sim.tables import milliseconds, three_digits
-from sim.terminal import print_table
+from sim.terminal import print_prose, print_table
 
 NUMBERS = [str(10_000 + n) for n in range(6)]
 COMMANDS_WITHOUT_JSON = {
@@ -84,6 +84,25 @@ def test_prose_is_broken_in_its_column(printed):
     lines = printed(table, 40)
     assert max(map(len, lines)) <= 40
     assert " ".join(lines).count("many") == 20
+
+
+@pytest.mark.parametrize("width", [40, 60])
+def test_sentences_break_between_words_and_go_on_further_in(monkeypatch, capsys, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    text = "  look at: a larger pool (gpu_memory_utilization), fewer at once, or prefix caching"
+    print_prose(text)
+    first, *others = capsys.readouterr().out.splitlines()
+    assert first.startswith("  look")
+    assert others and all(re.match(r"    \S", line) for line in others)
+    assert max(map(len, (first, *others))) <= width
+    assert " ".join([first, *others]).split() == text.split()
+
+
+def test_in_a_pipe_a_sentence_is_one_line(capsys):
+    text = "a word " * 50 + "ends"
+    print_prose(text)
+    assert capsys.readouterr().out == f"{text}\n"
 
 
 def test_run_on_a_narrow_terminal_shows_every_column(kvsim):

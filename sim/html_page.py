@@ -1,6 +1,7 @@
 """Pages for a browser, from templates."""
 
 import json
+from importlib.resources import files
 from typing import Any
 
 import jinja2
@@ -9,13 +10,15 @@ import jinja2
 def filled(template: str, **values: Any) -> str:
     """A template of HTML with its values, escaped but where it says `safe`.
 
-    Its filter `script_json` makes data JSON that a script element can hold.
+    Its filter `script_json` makes data JSON that a script element can hold; `colours` is the CSS
+    of the colours that all pages have.
     """
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
     environment.filters["script_json"] = _script_json
-    return environment.from_string(template).render(values)
+    colours = files("sim").joinpath("html_page.css").read_text("utf-8")
+    return environment.from_string(template).render(values, colours=colours)
 
 
 def _script_json(value: Any) -> str:

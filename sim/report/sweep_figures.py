@@ -29,7 +29,7 @@ def by_key(frame: pd.DataFrame, key: str) -> Figure:
     """Both metrics over the values of a key: a line a system, the mean over all other keys."""
     traces = [_lines(frame, key, metric) for metric in SHOWN]
     titles = [title.capitalize() for title in SHOWN.values()]
-    x_axis = {"title": {"text": words(key)}, "type": "category"}
+    x_axis = {"title": {"text": words(key)}, "type": "category", "automargin": True}
     y_axes = [LOG_SECONDS if _is_time(metric) else {"rangemode": "tozero"} for metric in SHOWN]
     figure = panels(titles, traces, x_axis, y_axes, row_px=220)
     if not is_number(frame[key]):  # points without lines stand side by side

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-import numpy as np
 import pandas as pd
 
 from sim.explain.bands import band, largest_parts, verdict
@@ -19,6 +18,7 @@ _NAMES = {
 }
 _EQUAL = 0.02  # of the throughput: what differs by less, as where all follow the load, is equal
 _SLOW = 99  # percentile
+_NEARLY_ALL = -95  # percent less, from where on their tenths count
 
 
 def sentences(at_point: pd.DataFrame, runs: list[OneRun]) -> list[str]:
@@ -79,26 +79,19 @@ def _lead(rows: pd.DataFrame, metric: str, best: str, second: str | None) -> str
     pair = rows[rows["system"].isin([best, second])].copy()
     pair["system"] = pd.Categorical(pair["system"], [second, best])
     found = differences(pair.sort_values("system"), (metric,)).iloc[0]
-    share, width = _shares(found)
-    if width is not None and width >= abs(share):
+    if found["half_width"] is not None and found["half_width"] >= abs(found["difference"]):
         return f"; the runs do not tell it from {second}"
-    if not round(100 * share):
+    if not round(100 * found["share"]):
         return f"; {second} is within 1 % of it"
-    return f", {_signed(share, width)} against {second}, the next best"
+    return f", {_percent(found)} against {second}, the next best"
 
 
-def _shares(row: pd.Series) -> tuple[float, float | None]:
-    """A difference and its half-width as shares of the mean of the other."""
-    share = float(row["share"])
-    width = row["half_width"]
-    known = width is not None and not np.isnan(width) and row["difference"]
-    return share, abs(share * float(width) / float(row["difference"])) if known else None
-
-
-def _signed(share: float, width: float | None) -> str:
-    size = f"{abs(100 * share):.0f}"
-    interval = "" if width is None else f" ± {rounded_up(100 * width, size)}"
-    sign = "" if size == "0" else "-" if share < 0 else "+"
+def _percent(found: pd.Series) -> str:
+    """Of the mean of the other, by how much it differs, with the interval where there is one."""
+    percent, width = 100 * found["share"], found["share_half_width"]
+    size = f"{abs(percent):.{1 if percent < _NEARLY_ALL else 0}f}"
+    interval = "" if pd.isna(width) else f" ± {rounded_up(100 * width, size)}"
+    sign = "" if not float(size) else "-" if percent < 0 else "+"
     return f"{sign}{size}{interval} %"
 
 
@@ -124,8 +117,8 @@ def compared(rows: pd.DataFrame, over: str = "") -> Iterator[str]:
         return
     for system, of_system in paired.groupby("system", sort=False):
         found = [
-            f"{_NAMES[row['metric']]} {_signed(*_shares(row))}"
+            f"{_NAMES[row['metric']]} {_percent(row)}"
             for _, row in of_system.iterrows()
-            if row["share"] is not None and not np.isnan(row["share"])
+            if not pd.isna(row["share"])
         ]
         yield f"{system} against {first}, on the same requests{over}: {', '.join(found)}."

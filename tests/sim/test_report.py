@@ -122,14 +122,16 @@ def summary_of(*rows) -> pd.DataFrame:
 
 
 def test_equal_throughput_is_decided_by_the_first_tokens():
-    """0.41 and 0.4 s less of 0.605: -67 %, and a half-width of 12.7 x 0.005 s, 10.5 %."""
+    """0.2 s of 0.605 in the mean: -67 %. 0.2 s is 1.653 ms off from what 0.61 and 0.6 s would be at
+    that ratio, up and down: 12.7 x 1.653 ms are 3.5 % of 0.605 s.
+    """
     told = summary_of(
         ("a", 1, 100, 0.61), ("a", 2, 100, 0.6), ("b", 1, 101, 0.2), ("b", 2, 101, 0.2)
     )
     assert _best(told, "here") == (
         "b gives the earliest first tokens, after 200 ms in the mean (here, with equal "
         "throughput), "
-        "-67 ± 11 % against a, the next best."
+        "-67 ± 4 % against a, the next best."
     )
     unsure = summary_of(
         ("a", 1, 100, 0.5), ("a", 2, 100, 0.7), ("b", 1, 100, 0.2), ("b", 2, 100, 0.3)

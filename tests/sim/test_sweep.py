@@ -315,6 +315,28 @@ def test_differences_are_those_under_the_same_seed():
     ]
     assert found["half_width"].tolist() == pytest.approx([4.3027 / 3**0.5] * 2, rel=1e-4)
     assert found["share"].tolist() == pytest.approx([2 / 30] * 2)
+    # 11, 52 and 33 are 1/3, -4/3 and 1 off from 32/30 of 10, 50 and 30.
+    width = 4.3027 * ((1 / 9 + 16 / 9 + 1) / 2 / 3) ** 0.5 / 30
+    assert found["share_half_width"].tolist() == pytest.approx([width] * 2, rel=1e-4)
+
+
+def test_interval_of_a_share_covers_it_where_the_load_differs_from_seed_to_seed():
+    """A hundredth of the other's times, of 1,000 sets of five seeds; and it ends above -100 %.
+
+    That of the difference would not: it is as wide as the loads are apart.
+    """
+    random = np.random.default_rng(4)
+    loads = random.lognormal(0, 0.3, (1000, 5))
+    rows = [
+        (name, point, seed, share * load * random.normal(1, 0.1))
+        for name, share in (("a", 1), ("b", 0.01))
+        for (point, seed), load in np.ndenumerate(loads)
+    ]
+    frame = pd.DataFrame(rows, columns=["system", "key", "seed", "x"])
+    found = differences(frame, ("x",))
+    assert (found["share"] - found["share_half_width"] > -1).all()
+    num_covered = (abs(found["share"] + 0.99) <= found["share_half_width"]).sum()
+    assert 925 <= num_covered <= 975
 
 
 @pytest.mark.parametrize(("percent", "shown"), [(-0.4, "0"), (0.4, "0"), (-1.6, "-2"), (7, "+7")])

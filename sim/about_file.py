@@ -31,8 +31,13 @@ def read_about(path: Path, remedy: str) -> dict[str, Any]:
     except (ValueError, TypeError, KeyError, AttributeError):
         raise UserError(f"{path}: is damaged, or of another version; {remedy}") from None
     for name, digest in files:
-        if _digest(path.parent / name) != digest:
-            raise UserError(f"{path.parent / name}: is missing or has changed since; {remedy}")
+        vouched = path.parent / name
+        try:
+            is_as_it_was = _digest(vouched) == digest
+        except OSError as error:
+            raise UserError(f"{vouched}: {(error.strerror or str(error)).lower()}") from None
+        if not is_as_it_was:
+            raise UserError(f"{vouched}: is missing or has changed since; {remedy}")
     return about
 
 

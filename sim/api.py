@@ -133,7 +133,7 @@ def plan(
     name = which_system(scenario, system)
     with _kept(folder) as kept:
         evaluator = Evaluator(name, promises, Store(Path(kept)), Warmup.parse(warmup), seeds)
-        return make_plan(scenario, find_goal(scenario, find, name), evaluator)
+        return make_plan(find_goal(scenario, find, name), evaluator)
 
 
 def _kept(folder: Path | str | None) -> AbstractContextManager[Path | str]:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from sim.experiment import Result
+from sim.scenario.value_text import value_text
 
 
 class OneRun(NamedTuple):
@@ -48,6 +49,6 @@ def words(key: str) -> str:
 
 def point_in_words(run: OneRun, num_seeds: int = 1) -> str:
     """The point of the sweep that a run is of, and its seed, or over how many a mean is."""
-    labels = [f"{words(key)} {value}" for key, value in run.labels.items()]
+    labels = [f"{words(key)} {value_text(value)}" for key, value in run.labels.items()]
     seed = f"seed {run.seed}" if num_seeds == 1 else f"mean of {num_seeds} runs"
     return ", ".join([*labels, seed])

@@ -36,8 +36,9 @@ def read_table(folder: Path, name: str) -> pd.DataFrame:
     try:
         columns = [*map(str, pd.read_csv(path, nrows=0))]
         first = {"requests": "request", "steps": "step"}[name]
-        keys = dict.fromkeys(columns[: columns.index(first)], "category")
-        rows = read_rows(path, keys)
+        keys = dict.fromkeys(columns[: columns.index(first)], str)
+        times = {column: "Int64" for column in columns if column.endswith("_ns")}  # whole, or empty
+        rows = read_rows(path, keys | times)
     except OSError as error:
         raise UserError(f"{path}: {(error.strerror or str(error)).lower()}") from None
     except ValueError:

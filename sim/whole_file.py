@@ -27,6 +27,12 @@ def whole_file(path: Path) -> Iterator[Path]:
             partial.unlink(missing_ok=True)
 
 
+def refuse_existing(path: Path) -> None:
+    """Raise UserError where there is something already."""
+    if path.exists():
+        raise UserError(f"{path}: is there, expected a new file")
+
+
 def check_suffix(path: Path, option: str, suffixes: tuple[str, ...]) -> None:
     """Raise UserError for a file whose name ends in none of these. option: which one named it."""
     if not (path.suffix and path.name.endswith(suffixes)):

@@ -14,7 +14,7 @@ from sim.scenario.file import combinations, with_settings
 from sim.scenario.value_text import value_text
 
 Prepare = Callable[[Scenario], Scenario]  # makes a combination ready to be searched
-Alternative = tuple[Labels, Scenario, Goal]
+Alternative = tuple[Labels, Goal]
 
 _SEARCHED = {  # the keys that a search sets itself, whatever they were
     "rate": r"workload\.(arrivals\.\w+\.rate|shape\.rate_scale)",
@@ -40,16 +40,15 @@ def changed(scenario: Scenario, settings: Mapping[Any, Any], source: str = "") -
 
 def ready(
     scenario: Scenario, labels: Labels, prepare: Prepare, find: str, system: str, source: str = ""
-) -> tuple[Scenario, Goal]:
-    """One of the combinations, and what is to be found of it.
+) -> Goal:
+    """What is to be found of one of the combinations.
 
     Raises UserError, naming `source`, where it cannot be, such as a model that does not fit its
     GPUs, or a step smaller than the batch.
     """
     point = changed(scenario, labels, source)
     build_config(point, system)
-    point = prepare(point)
-    return point, find_goal(point, find, system)
+    return find_goal(prepare(point), find, system)
 
 
 def all_ready(
@@ -60,7 +59,7 @@ def all_ready(
     mistakes: list[tuple[Labels, UserError]] = []
     for labels in combinations(scenario, source):
         try:
-            found.append((labels, *ready(scenario, labels, prepare, find, system, source)))
+            found.append((labels, ready(scenario, labels, prepare, find, system, source)))
         except UserError as error:
             mistakes.append((labels, error))
     if not found:

@@ -154,7 +154,7 @@ def _searched(
     """A plan of each alternative or, with --optimize, of the best of those tried coarsely."""
     source = f"{path} (with --set)" if settings else str(path)
     alternatives, looks, impossible = _alternatives(scenario, source, options, evaluator, prices)
-    plans = [(labels, make_plan(point, goal, evaluator)) for labels, point, goal in alternatives]
+    plans = [(labels, make_plan(goal, evaluator)) for labels, goal in alternatives]
     plans.sort(key=lambda found: (-found[1].merit(prices), found[1].at_answer.worst[1]))
     return Findings(plans, looks, impossible, [], prices)
 
@@ -173,7 +173,7 @@ def _alternatives(
         scenario, prepare, options.find, evaluator, options.trials, prices
     )
     best = [
-        (look.labels, look.scenario, find_goal(look.scenario, options.find, evaluator.system))
+        (look.labels, find_goal(look.scenario, options.find, evaluator.system))
         for look in looks[:FINALISTS]
     ]
     return best, looks[FINALISTS:], impossible

@@ -11,7 +11,7 @@ from sim.errors import UserError
 from sim.experiment import Job
 from sim.metrics import Row
 from sim.parallel import LOCAL, Backend
-from sim.plan.evaluation import RATIO, Evaluation, Verdict
+from sim.plan.evaluation import BROKEN, RATIO, Evaluation, Verdict
 from sim.plan.limits import slow_parts
 from sim.plan.slo import FloatArray, Promises, seconds
 from sim.records import Records
@@ -67,10 +67,10 @@ class Evaluator:
         return found.verdict, found
 
     @property
-    def _looks(self) -> range:
-        """Numbers of seeds at which a verdict is asked for."""
+    def _looks(self) -> list[int]:
+        """Numbers of seeds at which a verdict is asked for: two more each time, and the most."""
         first, most = self.seeds
-        return range(first, most + 1, 2)
+        return [*range(first, most, 2), most]
 
     @property
     def _confidence(self) -> float:
@@ -130,7 +130,7 @@ def _row(warmup: Warmup, promises: Promises, job: Job) -> Row:
     return {
         **metrics,
         "fell_back": metrics["fell_back"] and not is_batch,  # which has no warm-up to leave out
-        **{f"broken {slo}": share for slo, share in promises.broken(loaded, alone).items()},
+        **{f"{BROKEN}{slo}": share for slo, share in promises.broken(loaded, alone).items()},
         "load_rise": _rise(records, *(measured_ns or (0, stop_of(records)))),
         "steady": is_batch or _is_steady(records),
         **causes,

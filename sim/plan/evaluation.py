@@ -7,7 +7,9 @@ import numpy as np
 
 from sim.metrics import Row, half_width, half_width_95
 
-RATIO = "ratio "  # before the name of a promise, of the columns that say how far it is used up
+# Before the name of a promise, columns that say how far it is used up, and, of each request, by how
+# large a share of them it is broken.
+RATIO, BROKEN = "ratio ", "broken "
 
 _FAR = 1.5  # of the limit, or by so much below it: chance seldom takes both runs as far
 
@@ -106,6 +108,23 @@ class Evaluation:
     def num_refused(self) -> int:
         """Of `num_requests`."""
         return sum(int(row["refused"] or 0) for row in self.rows)
+
+    @property
+    def is_broken_by_refusals(self) -> bool:
+        """Whether these make the worst promise what it is.
+
+        Their times are infinite, and so is a mean or percentile that they reach; of a promise of
+        each request they are more than half of those that break it.
+        """
+        if " of " not in self.worst[0]:
+            return bool(np.isinf(self.worst[1]))
+        return 2 * self.num_refused > max(self.broken_shares.values()) * self.num_requests
+
+    @property
+    def broken_shares(self) -> dict[str, float]:
+        """Of each promise of each request, the share of requests that break it."""
+        names = [key for key in self.rows[0] if key.startswith(BROKEN)]
+        return {name.removeprefix(BROKEN): self.mean(name) for name in names}
 
     @property
     def worst(self) -> tuple[str, float]:

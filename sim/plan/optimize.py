@@ -54,12 +54,12 @@ def look_around(
             for (key, values), place in zip(scenario.sweep.items(), places, strict=True)
         }
         try:
-            point, goal = ready(scenario, labels, prepare, find, evaluator.system)
+            goal = ready(scenario, labels, prepare, find, evaluator.system)
         except UserError as error:
             impossible[places] = labels, error
             study.tell(trial, state=_state("FAIL"))
             continue
-        look = look_at(labels, point, goal, evaluator, best, prices)
+        look = look_at(labels, goal, evaluator, best, prices)
         looks[places] = look
         best = max(best, look.merit)
         _tell(study, trial, look)
@@ -121,7 +121,6 @@ def _state(name: str) -> Any:
 
 def look_at(
     labels: dict[str, Any],
-    scenario: Scenario,
     goal: Goal,
     evaluator: Evaluator,
     best: float,

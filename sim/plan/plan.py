@@ -1,6 +1,7 @@
 """A plan: the boundary along one setting, what binds there, and what stands beside it."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import pandas as pd
 
@@ -36,7 +37,7 @@ class Plan:
         """GPUs of all replicas."""
         return num_gpus(self.scenario)
 
-    @property
+    @cached_property
     def first_refusal(self) -> str | None:
         """Why the first request is refused, found by one more run; None: none is."""
         workload = build_workload(self.scenario)
@@ -71,13 +72,12 @@ class Plan:
         if self.beyond is None:
             return "none of the values that were tried breaks a promise"
         name, ratio = self.beyond.worst
-        if refused := self.beyond.num_refused:
-            num_requests = self.beyond.num_requests
+        if self.beyond.is_broken_by_refusals:
+            refused, num_requests = self.beyond.num_refused, self.beyond.num_requests
             return f"{refused} of {num_requests} requests are refused, which breaks {name}"
-        mean = self.beyond.mean
-        broken = [key for key in self.beyond.rows[0] if key.startswith("broken ")]
-        cause = max(broken, key=mean).removeprefix("broken ") if " of " in name else name
-        return f"{name} comes to {ratio:.3g} of its limit; {binding(mean, cause)}"
+        broken = self.beyond.broken_shares
+        cause = max(broken, key=broken.__getitem__) if " of " in name else name
+        return f"{name} comes to {ratio:.3g} of its limit; {binding(self.beyond.mean, cause)}"
 
     def cost_per_million_tokens(self, prices: Prices) -> float | None:
         """Output tokens, at the answer; None where nothing comes out, or no price is known."""
@@ -175,7 +175,7 @@ def ranked_by(goal: Goal, prices: Prices) -> str:
     return "tokens that the pools of all GPUs hold"
 
 
-def make_plan(scenario: Scenario, goal: Goal, evaluator: Evaluator) -> Plan:
+def make_plan(goal: Goal, evaluator: Evaluator) -> Plan:
     """Search along the goal. Raises UserError and WorkloadError as `Evaluator.judge` does."""
     boundary = find_boundary(
         lambda place: evaluator.glance(goal.apply(goal.values[place])),

@@ -38,7 +38,8 @@ def neighbours_table(plan: Plan, beside: list[Beside]) -> Table:
     for name, found in beside:
         worst, ratio = found.worst
         apart = "-" if found is answer else _difference(*found.less(answer, RATIO + worst))
-        cells = [number(found.interval("output_tokens_per_s")[0])] if per_s else []
+        mean = found.interval("output_tokens_per_s")[0]
+        cells = [number(mean) if math.isfinite(mean) else "-"] if per_s else []
         table.add_row(name, worst, _share(ratio), apart, *cells)
     return table
 

@@ -5,7 +5,7 @@ from sim.plan.plan import Plan, cost_per_hour
 from sim.plan.prices import Prices
 from sim.scenario.value_text import value_text
 from sim.steady import FEWEST_COUNTED
-from sim.tables import number
+from sim.tables import with_interval
 
 _MOST_IMPOSSIBLE = 5  # that are shown
 
@@ -22,8 +22,8 @@ def unreachable(plan: Plan) -> str:
             "requests end while others come, so nothing is steady; expected more workload.requests"
         )
     none_keeps = f"no {goal.noun} keeps {name}: {even_at}"
-    if found.num_refused:
-        why = f", the first: {plan.first_refusal}" if plan.first_refusal else ""
+    if found.is_broken_by_refusals:
+        why = f", the first: {refusal}" if (refusal := plan.first_refusal) else ""
         return f"{none_keeps} {found.num_refused} of {found.num_requests} requests are refused{why}"
     return f"{none_keeps} it comes to {ratio:.3g} of its limit, mean of {len(found.rows)} runs"
 
@@ -69,9 +69,9 @@ def _boundary_lines(plan: Plan) -> list[str]:
 
 
 def _throughput(plan: Plan) -> str:
-    per_s, width = plan.at_answer.interval("output_tokens_per_s")
+    per_s = with_interval(*plan.at_answer.interval("output_tokens_per_s"))
     return (
-        f"at the answer {number(per_s)} ± {number(width)} output tokens/s on "
+        f"at the answer {per_s} output tokens/s on "
         f"{plan.num_gpus} GPU{'s' if plan.num_gpus > 1 else ''}; "
         f"{plan.at_answer.interval('kept_share')[0]:.1%} of the requests keep every limit"
     )

@@ -78,7 +78,10 @@ def _lead(rows: pd.DataFrame, metric: str, best: str, second: str | None) -> str
         return ""
     pair = rows[rows["system"].isin([best, second])].copy()
     pair["system"] = pd.Categorical(pair["system"], [second, best])
-    found = differences(pair.sort_values("system"), (metric,)).iloc[0]
+    paired = differences(pair.sort_values("system"), (metric,))
+    if paired.empty:
+        return ""
+    found = paired.iloc[0]
     if found["half_width"] is not None and found["half_width"] >= abs(found["difference"]):
         return f"; the runs do not tell it from {second}"
     if not round(100 * found["share"]):
@@ -110,15 +113,27 @@ def compared(rows: pd.DataFrame, over: str = "") -> Iterator[str]:
 
     over: of several points their means are compared, and this says so.
     """
-    means = rows.groupby(["system", "seed"], sort=False)[[*_NAMES]].mean().reset_index()
-    first = means["system"].iloc[0]
-    paired = differences(means, tuple(_NAMES))
-    if paired.empty:
-        return
-    for system, of_system in paired.groupby("system", sort=False):
+    first, *others = rows["system"].unique()
+    for system in others:
+        shared, num_left_out = _where_both_serve(rows[rows["system"].isin([first, system])])
+        means = shared.groupby(["system", "seed"], sort=False)[[*_NAMES]].mean().reset_index()
         found = [
             f"{_NAMES[row['metric']]} {_percent(row)}"
-            for _, row in of_system.iterrows()
+            for _, row in differences(means, tuple(_NAMES)).iterrows()
             if not pd.isna(row["share"])
         ]
-        yield f"{system} against {first}, on the same requests{over}: {', '.join(found)}."
+        but = f" but {num_left_out}, where one of them serves nobody" if num_left_out else ""
+        if found:
+            yield f"{system} against {first}, on the same requests{over}{but}: {', '.join(found)}."
+
+
+def _where_both_serve(pair: pd.DataFrame) -> tuple[pd.DataFrame, int]:
+    """The rows of two systems at points where both serve somebody with every seed, and how many
+    points are left out.
+    """
+    keys = list(pair.columns[1 : pair.columns.get_loc("seed")])
+    if not keys:
+        return pair, 0
+    is_served = pair["ttft_mean_s"].notna()
+    is_shared = is_served.groupby([pair[key] for key in keys], dropna=False).transform("all")
+    return pair[is_shared], len(pair.loc[~is_shared, keys].drop_duplicates())

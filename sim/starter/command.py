@@ -5,10 +5,9 @@ import sys
 from importlib.resources import files
 from pathlib import Path
 
-from sim.errors import UserError
 from sim.scenario.json_schema import FILE, MODELINE, schema_text
 from sim.scenario.yaml_text import to_yaml
-from sim.whole_file import check_suffix, whole_file
+from sim.whole_file import check_suffix, refuse_existing, whole_file
 from workloads import Trace, read_source, read_trace
 
 
@@ -18,8 +17,7 @@ def write_starter(file: Path, trace: Path | None) -> None:
     Raises UserError for a file that is there, and WorkloadError for a trace that cannot be read.
     """
     check_suffix(file, "FILE", (".yaml", ".yml"))
-    if file.exists():
-        raise UserError(f"{file}: is there, expected a new file")
+    refuse_existing(file)
     text = starter_text().replace("FILE", str(file))
     if trace is not None:
         text = _with_trace(text, trace, file)

@@ -119,6 +119,8 @@ def _write(folder: Path, scenario: Scenario, frame: pd.DataFrame, about: dict[st
 
     with whole_file(folder / TABLE) as path:
         frame.to_csv(path, index=False)
+    for name in ("table.parquet", "differences.csv"):  # of another sweep
+        (folder / name).unlink(missing_ok=True)
     if find_spec("pyarrow"):
         with whole_file(folder / "table.parquet") as path:
             frame.to_parquet(path, index=False)
@@ -149,8 +151,8 @@ def _print(frame: pd.DataFrame, keys: list[str], output_format: str) -> None:
     else:
         for table in summary_tables(frame, keys):
             print_table(table, num_names=max(len(keys), 1))
-        if frame["system"].nunique() > 1:
-            table = _difference_table(differences(frame, METRICS), frame["system"].iloc[0])
+        if frame["system"].nunique() > 1 and not (paired := differences(frame, METRICS)).empty:
+            table = _difference_table(paired, frame["system"].iloc[0])
             print_table(table, num_names=1 + len(keys))
 
 

@@ -9,6 +9,9 @@ from sim.metrics import half_width_95
 _Values = npt.NDArray[np.float64]
 
 
+_FOUND = ("seeds", "difference", "half_width", "share", "share_half_width")
+
+
 def differences(frame: pd.DataFrame, metrics: tuple[str, ...]) -> pd.DataFrame:
     """Of each system but the first, at every point: by how much it differs from the first.
 
@@ -33,7 +36,8 @@ def differences(frame: pd.DataFrame, metrics: tuple[str, ...]) -> pd.DataFrame:
                 if len(known):
                     names = {"system": system, **dict(zip(keys, labels, strict=True))}
                     rows.append({**names, "metric": metric, **_difference(*known.T)})
-    return pd.DataFrame(rows)
+    columns = ["system", *keys, "metric", *_FOUND]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def _difference(values: _Values, reference: _Values) -> dict[str, float | None]:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.errors import UserError
-from sim.whole_file import check_suffix
+from sim.whole_file import check_suffix, refuse_existing
 from workloads import SharingRows, sharing_rows_csv
 from workloads.workload import Int64Column
 
@@ -78,8 +78,7 @@ def check_place(out: Path) -> None:
     """Raise UserError for a name that is none of a scenario, and a file that is there."""
     check_suffix(out, "--fit", (".yaml", ".yml"))
     for path in (out, *(_path(out, part) for part in _PARTS)):
-        if path.exists():
-            raise UserError(f"{path}: is there, expected a new file")
+        refuse_existing(path)
 
 
 def write_all(texts: dict[Path, str]) -> None:

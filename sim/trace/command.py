@@ -15,7 +15,7 @@ from sim.trace.beside import check_place
 from sim.trace.comparison import comparison, misfits
 from sim.trace.describe import Arrivals, Description, Lengths, Sharing, describe
 from sim.trace.fit import drawn, fit, write
-from sim.whole_file import check_suffix
+from sim.whole_file import check_suffix, refuse_existing
 from workloads import FORMATS, Trace, read_source, read_trace, trace_of_workload
 from workloads.readers.own import write_csv, write_jsonl
 
@@ -119,8 +119,7 @@ def _check_options(
     """What is wrong with them is said before the work."""
     if convert is not None:
         check_suffix(convert, "--convert", tuple(_WRITERS))
-        if convert.exists():
-            raise UserError(f"{convert}: is there, expected a new file")
+        refuse_existing(convert)
     for place in (convert, figure):
         if place is not None and not place.parent.is_dir():
             raise UserError(f"{place}: no such folder")

@@ -13,6 +13,7 @@ from sim.scenario.file import points
 from sim.scenario.keys import set_key
 from sim.scenario.mistakes import validated
 from sim.scenario.yaml_text import parse, to_yaml
+from sim.whole_file import refuse_existing, whole_file
 
 PLACEHOLDER_MODEL = "llama-3.1-8b"
 _WIDTH = 98
@@ -56,11 +57,11 @@ class Draft:
 
     def _drop_what_the_model_cannot_do(self) -> None:
         """Such as a model that stands for another, on a number of GPUs that cannot share it."""
-        for key in ("deployment.tensor_parallel_size", "deployment.quantization"):
+        for key in ("deployment.quantization", "deployment.tensor_parallel_size"):
             try:
                 build_deployment(validated(self._data(), self.source))
             except UserError as error:
-                if key in self.values:
+                if key in self.values and f"{key}: " in str(error):
                     value, comment = self.values.pop(key)
                     self.note(f"Left out, {key}: {value} ({comment}), for {error}.")
 
@@ -138,10 +139,6 @@ def write_draft(draft: Draft, out: Path | None) -> None:
     if out is None:
         print(text, end="")
         return
-    try:
-        with out.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise UserError(f"{out}: is there, expected a new file") from None
-    except OSError as error:
-        raise UserError(f"{out}: {(error.strerror or str(error)).lower()}") from None
+    refuse_existing(out)
+    with whole_file(out) as path:
+        path.write_text(text, "utf-8")

@@ -98,7 +98,7 @@ def test_what_is_worse_than_the_best_costs_a_glance(new_scenario, tmp_path):
     )
     runs: list[None] = []
     evaluator = evaluator_of(tmp_path, on_run=lambda: runs.append(None))
-    look = look_at({}, scenario, find_goal(scenario, "rate", "default"), evaluator, 50.0, {})
+    look = look_at({}, find_goal(scenario, "rate", "default"), evaluator, 50.0, {})
     assert not look.is_kept
     assert 50 <= look.value < 56
     assert look.merit == -math.inf

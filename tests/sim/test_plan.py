@@ -259,8 +259,18 @@ def test_what_binds_is_told_by_all_runs():
     blocks = late | {"slow_ttft_ttft_blocks_share": 1.0}
     words = beyond_of(slots, blocks, blocks).constraint
     assert words.startswith("ttft_p99<1s comes to 2 of its limit; KV blocks: 67% of the time")
-    refused = beyond_of(slots, blocks, blocks | {"refused": 3}).constraint
+    lost = blocks | {"refused": 3, RATIO + "ttft_p99<1s": math.inf}
+    refused = beyond_of(slots, blocks, lost).constraint
     assert refused == "3 of 30 requests are refused, which breaks ttft_p99<1s"
+    # One in thirty does not reach the percentile, so what binds is what it was without it.
+    assert beyond_of(slots, blocks, blocks | {"refused": 1}).constraint == words
+
+
+def test_refusals_bind_where_most_of_those_that_break_a_promise_of_each_are_refused():
+    name = "ttft<1s of 0.9 of all requests"
+    row = {"refused": 4, "requests": 10, RATIO + name: 5.0, "broken ttft<1s": 0.5}
+    assert Evaluation((row,), (name,)).is_broken_by_refusals
+    assert not Evaluation((row | {"refused": 2},), (name,)).is_broken_by_refusals
 
 
 def test_blocks_of_alternatives_are_compared_by_their_tokens(new_scenario):
@@ -297,7 +307,7 @@ def planned(scenario, slo, tmp_path, find="rate", **settings):
     evaluator = Evaluator(
         "default", Promises(parse_slos(slo)), Store(tmp_path), Warmup.parse("auto"), **settings
     )
-    return make_plan(scenario, find_goal(scenario, find, "default"), evaluator)
+    return make_plan(find_goal(scenario, find, "default"), evaluator)
 
 
 @pytest.mark.slow
@@ -415,7 +425,7 @@ def test_plan_json_has_all_that_was_found_as_valid_json(kvsim):
     printed = json.loads(done.stdout, parse_constant=refuse)
     kept = json.loads((kvsim.folder / "plans/small/plan.json").read_text(), parse_constant=refuse)
     assert {key: kept[key] for key in printed} == printed
-    assert set(kept) - set(printed) == {"versions", "code", "options", "words", "notes"}
+    assert set(kept) - set(printed) == {"versions", "code", "files", "options", "words", "notes"}
     assert kept["options"]["find"] == "replicas"
     assert kept["options"]["set"][-2:] == [*blocks[1::2]]
     best = printed["best"]
@@ -480,7 +490,8 @@ def test_what_has_no_step_times_is_no_neighbour_and_no_alternative(new_scenario,
     assert "tensor_parallel_size: 2" not in neighbours(new_scenario(), "default")
     scenario = new_scenario(sweep={"deployment.tensor_parallel_size": [2, 1, 4]})
     possible, impossible = alternatives_of(scenario)
-    assert [one.deployment.tensor_parallel_size for _, one, _ in possible] == [1, 4]
+    key = "deployment.tensor_parallel_size"
+    assert [labels[key] for labels, _ in possible] == [1, 4]
     assert [reason for _, reason in impossible] == ["no tables of tensor parallelism 2"]
 
 

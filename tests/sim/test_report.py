@@ -9,7 +9,7 @@ import pytest
 
 from sim.report.comparison import comparison
 from sim.report.of_sweep import _best as sweep_best
-from sim.report.verdict import _best
+from sim.report.verdict import _best, compared
 from sim.run_folder import read_summary
 from tests.sim.chromium import Opened, chromium, needs_chromium
 
@@ -137,6 +137,25 @@ def test_equal_throughput_is_decided_by_the_first_tokens():
         ("a", 1, 100, 0.5), ("a", 2, 100, 0.7), ("b", 1, 100, 0.2), ("b", 2, 100, 0.3)
     )
     assert _best(unsure, "here").endswith("; the runs do not tell it from a.")
+
+
+def test_systems_are_compared_where_both_serve_somebody():
+    """At key 1 b serves nobody with seed 2; at key 2 it takes half of the time: 0.2 s of 0.4."""
+    rows = [
+        (system, key, seed, 100, ttft_s, 0.01)
+        for key, of_systems in ((1, (0.1, 0.9)), (2, (0.4, 0.2)))
+        for system, ttft_s in zip("ab", of_systems, strict=True)
+        for seed in (1, 2)
+    ]
+    columns = ["system", "key", "seed", "output_tokens_per_s", "ttft_mean_s", "tpot_mean_s"]
+    frame = pd.DataFrame(rows, columns=columns)
+    where = (frame["system"] == "b") & (frame["key"] == 1) & (frame["seed"] == 2)
+    frame.loc[where, columns[3:]] = None
+    (line,) = compared(frame, ", in the mean of all points")
+    assert line.startswith(
+        "b against a, on the same requests, in the mean of all points but 1, where one of them "
+        "serves nobody: output tokens/s 0 ± 0 %, mean TTFT -50 ± 0 %"
+    )
 
 
 def test_a_broken_promise_of_all_is_in_the_comparison():

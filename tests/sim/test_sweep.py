@@ -14,6 +14,7 @@ import pytest
 
 from sim import fingerprint
 from sim.errors import UserError
+from sim.over_seeds import over_seeds
 from sim.parallel import LOCAL
 from sim.run_folder import folder_for
 from sim.scenario.file import load_scenario, with_settings
@@ -431,3 +432,22 @@ def test_shares():
     assert parse_share("--x", "5%") == parse_share("--x", "0.05") == 0.05
     with pytest.raises(UserError, match="--x: got '100%'"):
         parse_share("--x", "100%")
+
+
+def test_a_system_that_serves_nobody_differs_from_none():
+    frame = pd.DataFrame([("a", 1, 5.0), ("b", 1, None)], columns=["system", "seed", "x"])
+    found = differences(frame, ("x",))
+    assert found.empty
+    assert list(found.columns[:3]) == ["system", "metric", "seeds"]
+
+
+def test_a_value_at_which_not_all_points_are_known_has_no_mean():
+    """Of key 1 nothing is known where other is 2: the mean of the rest is of other points."""
+    rows = [(key, other, seed, 10.0 * key + other) for key in (1, 2) for other in (1, 2)
+            for seed in (1, 2)]  # fmt: skip
+    frame = pd.DataFrame(rows, columns=["key", "other", "seed", "x"])
+    assert over_seeds(frame, "key", "x")["mean"].tolist() == [11.5, 21.5]
+    frame.loc[(frame["key"] == 1) & (frame["other"] == 2), "x"] = None
+    found = over_seeds(frame, "key", "x")["mean"]
+    assert np.isnan(found[1])
+    assert found[2] == 21.5

@@ -236,6 +236,15 @@ def test_unknown_model_is_said_and_another_stands_for_it(tmp_path):
     load_scenario(tmp_path / "x.yaml")
 
 
+def test_what_is_left_out_is_what_cannot_be_and_nothing_else():
+    """The model that stands for it has no experts to quantize, but can be shared by two GPUs."""
+    config = CONFIG.format(model="/m/own", quantization="mxfp4", kv="auto")
+    line = f"INFO Initializing a V1 LLM engine (v0.9.1) with {config}\n"
+    text = imported(line.replace("tensor_parallel_size=4", "tensor_parallel_size=2"))
+    assert "Left out, deployment.quantization: mxfp4" in text
+    assert "tensor_parallel_size: 2  #" in text
+
+
 def test_arguments_that_leave_it_to_vllm_are_no_settings():
     """Such as -1 tokens, for as many as fit."""
     line = "INFO [utils.py:1] non-default args: {'model': 'm/x', 'max_model_len': -1}\n"

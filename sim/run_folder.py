@@ -1,6 +1,5 @@
 """The folder a run leaves: written whole or not at all, and found again instead of repeated."""
 
-import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -147,8 +146,7 @@ def read_replicas(folder: Path) -> pd.DataFrame | None:
 
 def read_notes(folder: Path) -> list[str]:
     """What was changed or refused in a run, in words."""
-    notes: list[str] = json.loads((folder / "run.json").read_text("utf-8"))["notes"]
-    return notes
+    return list(check_run(folder)["notes"])
 
 
 def _class_rows(results: list[Result]) -> list[dict[str, Any]]:

@@ -36,7 +36,7 @@ def report(
     folder: Annotated[
         Path,
         typer.Argument(
-            help="Folder that `kvsim run` or `kvsim sweep` has left.",
+            help="Folder that `kvsim run`, `sweep` or `plan` has left.",
             autocompletion=completion.run_folders,
         ),
     ],

@@ -14,7 +14,8 @@ LATENCIES = {
     "ttft": ("first_token_ns", TTFT_PARTS),
     "e2e": ("finished_ns", (*TTFT_PARTS, *DECODE_PARTS)),
 }
-BANDS = {0: "all", 50: "p50 and above", 90: "p90 and above", 99: "p99 and above"}
+SLOW = 99  # percentile from which a request is a slow one
+BANDS = {0: "all", 50: "p50 and above", 90: "p90 and above", SLOW: "p99 and above"}
 _MOST_FOR_ONE = 0.5  # share from which one part tells enough
 
 

@@ -8,14 +8,13 @@ import pandas as pd
 from rich.table import Table
 
 from sim.errors import UserError
-from sim.explain.bands import LATENCIES, Band, band, largest_parts, verdict
+from sim.explain.bands import LATENCIES, SLOW, Band, band, largest_parts, verdict
 from sim.explain.selection import read_steps, select
 from sim.explain.timeline import timeline
 from sim.explain.words import WORDS
 from sim.progress import busy
 from sim.terminal import print_prose, print_table
 
-_SLOW = 99  # percentile
 _TITLES = {"ttft": "time to first token", "e2e": "end-to-end latency"}
 
 
@@ -40,7 +39,7 @@ def explain(
     if not requests["finished_ns"].notna().any():
         raise UserError(f"{folder}: has no request that was served in {_name(run)}")
     bands = {
-        latency: {"all": band(requests, latency, 0), "slowest": band(requests, latency, _SLOW)}
+        latency: {"all": band(requests, latency, 0), "slowest": band(requests, latency, SLOW)}
         for latency in LATENCIES
     }
     if as_json:

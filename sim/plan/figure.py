@@ -8,10 +8,8 @@ from matplotlib.ticker import NullLocator
 
 from sim.plan.plan import Plan
 from sim.plots.colours import SYSTEM_COLOURS
+from sim.plots.scales import MOST_OF_LIMIT, WIDE
 from sim.plots.style import SMALL, SYSTEM_MARKERS, tidy
-
-_LOGARITHMIC = 10  # the highest by the lowest value
-_HIGHEST = 3.0  # of the limit: beyond, a promise is broken however far
 
 
 def curve(plan: Plan) -> Figure:
@@ -41,16 +39,16 @@ def curve(plan: Plan) -> Figure:
         )
         means_of_all = (mean for mean, _ in points)
         beyond = _beyond(plan, zip(places, means_of_all, strict=True))
-        axes.plot(beyond, [_HIGHEST] * len(beyond), "^", color=colour, ms=8, clip_on=False)
+        axes.plot(beyond, [MOST_OF_LIMIT] * len(beyond), "^", color=colour, ms=8, clip_on=False)
     axes.axhline(1, color="#555555", lw=1, ls="--")
     axes.text(1.01, 1, "limit", transform=axes.get_yaxis_transform(), va="center", **SMALL)
     if plan.answer is not None:
         axes.axvline(plan.answer, color="#555555", lw=1, ls=":")
         words = plan.goal.words(plan.boundary.kept or 0)
         axes.set_title(f"Promises are kept at {words}", loc="left")
-    axes.set_ylim(0, _HIGHEST)
+    axes.set_ylim(0, MOST_OF_LIMIT)
     tried_values = [plan.goal.values[place] for place in places]
-    if max(tried_values) > _LOGARITHMIC * min(tried_values):
+    if max(tried_values) >= WIDE * min(tried_values):
         axes.set_xscale("log")
         axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter("{x:,.12g}")
@@ -68,4 +66,4 @@ def curve(plan: Plan) -> Figure:
 
 def _beyond(plan: Plan, means: Iterable[tuple[int, float]]) -> list[float]:
     """Values at which a promise is broken further than is shown. means: by place."""
-    return [plan.goal.values[place] for place, mean in means if mean > _HIGHEST]
+    return [plan.goal.values[place] for place, mean in means if mean > MOST_OF_LIMIT]

@@ -7,9 +7,8 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
 
+from sim.plots.scales import LEAST_LABELLED_PERCENT
 from sim.plots.style import text_colour
-
-_LEAST_LABELLED_PERCENT = 4  # narrower ones have no room for a number
 
 
 class Part(NamedTuple):
@@ -37,7 +36,7 @@ def percent_bars(axes: Axes, names: Sequence[str], parts: Sequence[Part]) -> Non
             linewidth=0,
             hatch="////" if part.is_hatched else None,
         )
-        labels = [f"{p:.0f}" if p >= _LEAST_LABELLED_PERCENT else "" for p in part.percents]
+        labels = [f"{p:.0f}" if p >= LEAST_LABELLED_PERCENT else "" for p in part.percents]
         axes.bar_label(bars, labels, label_type="center", color=text_colour(part.colour))
         left += part.percents
     axes.set_yticks(places, names)

@@ -9,6 +9,7 @@ from matplotlib.ticker import NullLocator
 from sim.one_run import OneRun, point_in_words, words
 from sim.over_seeds import over_seeds
 from sim.plots.colours import SYSTEM_COLOURS
+from sim.plots.scales import WIDE
 from sim.plots.style import (
     SECONDS,
     SMALL,
@@ -85,7 +86,7 @@ def _draw_lines(
 
 def _set_swept_axis(axes: Axes, summary: pd.DataFrame, key: str) -> None:
     values = sorted(summary[key].unique())
-    if values[0] > 0 and values[-1] / values[0] >= 8:
+    if values[0] > 0 and values[-1] / values[0] >= WIDE:
         axes.set_xscale("log", base=2)
         axes.xaxis.set_minor_locator(NullLocator())
         axes.xaxis.set_major_formatter("{x:g}")

@@ -1,6 +1,5 @@
 """The sections that every report ends with: the settings, and how to repeat it."""
 
-import json
 import shlex
 from dataclasses import asdict
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Any
 
 from sim.report.page import Block, Cell, Code, Section, Table, Words
 from sim.scenario import Scenario
+from sim.scenario.value_text import value_text
 
 _SHOWN = ("num_blocks", "block_size", "max_num_seqs", "max_num_batched_tokens")  # of the engine
 
@@ -34,8 +34,8 @@ def settings(scenario: Scenario) -> Table:
         "workload": f"{f'{workload.requests:,} ' if workload.requests else ''}{load}",
         **{f"system {name}": _changed(scenario, name) for name in scenario.systems},
     }
-    said |= {key: ", ".join(map(_plain, values)) for key, values in scenario.sweep.items()}
-    rows = [[Cell(key), Cell(_plain(value))] for key, value in said.items()]
+    said |= {key: ", ".join(map(value_text, values)) for key, values in scenario.sweep.items()}
+    rows = [[Cell(key), Cell(value_text(value))] for key, value in said.items()]
     return Table(("setting", "value"), rows)
 
 
@@ -43,13 +43,8 @@ def _changed(scenario: Scenario, system: str) -> str:
     """In what a system differs from `engine`."""
     base = asdict(scenario.engine)
     own = scenario.engine_settings(system)
-    changed = [f"{key} {_plain(value)}" for key, value in own.items() if value != base[key]]
+    changed = [f"{key} {value_text(value)}" for key, value in own.items() if value != base[key]]
     return ", ".join(changed) or "as the engine"
-
-
-def _plain(value: Any) -> str:
-    """As it is written in a scenario."""
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def whole(scenario: Path) -> list[Block]:

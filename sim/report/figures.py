@@ -19,6 +19,7 @@ from sim.plots.colours import (
     QUEUE_COLOURS,
     SYSTEM_COLOURS,
 )
+from sim.plots.scales import LEAST_LABELLED_PERCENT, WIDE
 from sim.prefix_shares import LABELS, prefix_shares
 from sim.report.panels import Trace, panels, rounded
 from sim.tables import seconds_in_words
@@ -30,13 +31,11 @@ _SYSTEM_DASHES = ("solid", "dash", "dot", "dashdot")
 # One more than colours: 42 systems before a pair repeats.
 _SYMBOLS = ("circle", "square", "diamond", "triangle-down", "triangle-up", "pentagon", "x")
 _MOST_POINTS = 400  # of a distribution
-_WIDE = 8  # highest by lowest value from which an axis is logarithmic
 _TIME = {"title": {"text": "simulated time (s)"}, "hoverformat": ".4g"}
 _FAINT = "rgba(128,128,128,0.18)"  # on light ground and dark
 _BAR_PX = 42
 _PERCENTS = [0, 20, 40, 60, 80, 100]
 _HATCHED = {"color": PART_COLOURS[HATCHED_PART], "pattern": {"shape": "/", "fgcolor": "white"}}
-_LEAST_LABELLED_PERCENT = 4  # narrower ones have no room for a number
 _TICKS_S = [base * 10.0**power for power in range(-5, 6) for base in (1, 3)]
 
 
@@ -115,7 +114,7 @@ def add_intervals(trace: Trace, half_widths: pd.Series) -> None:
 def _swept_axis(summary: pd.DataFrame, key: str) -> dict[str, Any]:
     values = sorted(summary[key].unique())
     axis: dict[str, Any] = {"title": {"text": words(key)}, "tickvals": rounded(values)}
-    if values[0] > 0 and values[-1] / values[0] >= _WIDE:
+    if values[0] > 0 and values[-1] / values[0] >= WIDE:
         axis["type"] = "log"
     return axis
 
@@ -255,7 +254,7 @@ def _bar(label: str, colour: str, percents: Any, names: list[str]) -> Trace:
         "x": rounded(percents),
         "y": names,
         "marker": {"color": colour},
-        "text": [f"{p:.0f}" if p >= _LEAST_LABELLED_PERCENT else "" for p in percents],
+        "text": [f"{p:.0f}" if p >= LEAST_LABELLED_PERCENT else "" for p in percents],
         "textposition": "inside",
         "insidetextanchor": "middle",
         "constraintext": "both",

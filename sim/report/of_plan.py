@@ -71,10 +71,11 @@ def _curve(plan: Data, runs: pd.DataFrame) -> Plot:
     for key, value in best["settings"].items():
         of_best &= runs[key] == value_text(value)
     about = (
-        "How much of each limit is used: means over the runs of each value, with 95 % intervals; "
-        "what lies beyond three times the limit is at the upper edge."
+        f"How much of each limit is used: means over the runs of each value, with {_level(best)} "
+        "intervals; what lies beyond three times the limit is at the upper edge."
     )
-    figure = curve(runs[of_best], best["find"], list(best["promises"]), best["answer"])
+    names, answer = list(best["promises"]), best["answer"]
+    figure = curve(runs[of_best], best["find"], names, answer, best["confidence"])
     return Plot("curve", figure, about)
 
 
@@ -83,7 +84,13 @@ def _promises(best: Data) -> Table:
         [Cell(name), _percent(promise["used"]), _half_width(promise["half_width"])]
         for name, promise in best["promises"].items()
     ]
-    return Table(("promise", "used of its limit", "± at the answer"), rows)
+    headings = ("promise", "used of its limit", f"± at the answer ({_level(best)})")
+    return Table(headings, rows)
+
+
+def _level(best: Data) -> str:
+    """Of the intervals that decide."""
+    return f"{100 * best['confidence']:.4g} %"
 
 
 def _percent(share: float | None) -> Cell:
@@ -106,11 +113,22 @@ def _alternatives(plan: Data) -> list[Section]:
     blocks: list[Block] = [Table(headings, rows)]
     if plan["impossible"]:
         blocks.append(Words([f"Cannot be: {one['reason']}" for one in plan["impossible"]]))
+    if looks := plan["tried_coarsely"]:
+        rows = [
+            [*_settings(look), _look(look), Cell(str(look["gpus"]), look["gpus"])] for look in looks
+        ]
+        about = f"{len(looks)} more were tried coarsely, with few runs of few values:"
+        blocks += [Words([about]), Table([*keys, plan["best"]["find"], "GPUs"], rows)]
     return [Section("Alternatives", blocks, "the best first")]
 
 
+def _look(look: Data) -> Cell:
+    value = number(look["value"])
+    return Cell(value if look["kept"] else f"breaks a promise at {value}", look["value"])
+
+
 def _settings(one: Data) -> list[Cell]:
-    return [Cell(str(value)) for value in one["settings"].values()]
+    return [Cell(value_text(value)) for value in one["settings"].values()]
 
 
 def _answer(one: Data, *, has_cost: bool) -> list[Cell]:
@@ -133,11 +151,21 @@ def _neighbours(plan: Data) -> list[Section]:
             Cell(one["promise"]),
             _percent(one["used"]),
             _difference(one["difference"], one["half_width"]),
+            *_tokens(one),
         ]
         for one in plan["neighbours"]
     ]
-    headings = ("one setting changed", "promise used up most", "of its limit", "more than there")
+    headings = ["one setting changed", "promise used up most", "of its limit", "more than there"]
+    headings += ["tokens/s"] * ("output_tokens_per_s" in plan["neighbours"][0])
     return [Section("Beside the answer", [Table(headings, rows)], "on the same requests")]
+
+
+def _tokens(one: Data) -> list[Cell]:
+    """Where it is not the load that decides them."""
+    if "output_tokens_per_s" not in one:
+        return []
+    per_s = one["output_tokens_per_s"]
+    return [Cell("-", -1.0) if per_s is None else Cell(number(per_s), per_s)]
 
 
 def _difference(share: float | None, half_width: float | None) -> Cell:

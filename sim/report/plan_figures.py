@@ -3,25 +3,31 @@
 import numpy as np
 import pandas as pd
 
-from sim.metrics import half_width_95
+from sim.metrics import half_width
+from sim.plots.scales import MOST_OF_LIMIT, WIDE
 from sim.report.figures import Figure, colour, marker
 from sim.report.panels import Trace, panels, rounded
 
-_HIGHEST = 3.0  # of the limit: beyond, a promise is broken however far
-_LOGARITHMIC = 10  # the highest by the lowest value
 _FAINT = {"color": "#888888", "width": 1}
 
 
-def curve(runs: pd.DataFrame, goal: str, promises: list[str], answer: float | None) -> Figure:
+def curve(
+    runs: pd.DataFrame,
+    goal: str,
+    promises: list[str],
+    answer: float | None,
+    confidence: float,
+) -> Figure:
     """The share of each limit that is used, against what was sought.
 
-    runs: rows of curve.csv, of one alternative. goal: its column there.
+    runs: rows of curve.csv, of one alternative. goal: its column there. confidence: of the
+        intervals, as those that decide.
     """
-    traces = [_line(runs, goal, name, place) for place, name in enumerate(promises)]
+    traces = [_line(runs, goal, name, place, confidence) for place, name in enumerate(promises)]
     x_axis: dict[str, object] = {"title": {"text": goal.replace("_", " ")}}
-    if runs[goal].max() > _LOGARITHMIC * runs[goal].min() > 0:
+    if runs[goal].max() >= WIDE * runs[goal].min() > 0:
         x_axis |= {"type": "log", "tickvals": _ticks(runs[goal].min(), runs[goal].max())}
-    y_axis = {"title": {"text": "share of the limit"}, "range": [0, _HIGHEST * 1.02]}
+    y_axis = {"title": {"text": "share of the limit"}, "range": [0, MOST_OF_LIMIT * 1.02]}
     figure = panels([""], [traces], x_axis, [y_axis], row_px=340)
     limit = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": 1, "y1": 1}
     lines = [{**limit, "line": {**_FAINT, "dash": "dash"}, "label": _label("limit")}]
@@ -42,10 +48,10 @@ def _label(text: str) -> dict[str, object]:
     return {"text": text, "textposition": "start", "font": {"color": "#888888"}}
 
 
-def _line(runs: pd.DataFrame, goal: str, promise: str, place: int) -> Trace:
+def _line(runs: pd.DataFrame, goal: str, promise: str, place: int, confidence: float) -> Trace:
     groups = runs.groupby(goal)[f"ratio {promise}"]
-    means = groups.mean().replace(np.inf, np.nan).fillna(_HIGHEST).clip(upper=_HIGHEST)
-    half_widths = groups.apply(_half_width)
+    means = groups.mean().replace(np.inf, np.nan).fillna(MOST_OF_LIMIT).clip(upper=MOST_OF_LIMIT)
+    half_widths = groups.apply(_half_width, confidence)
     return {
         "type": "scatter",
         "mode": "lines+markers",
@@ -59,7 +65,7 @@ def _line(runs: pd.DataFrame, goal: str, promise: str, place: int) -> Trace:
     }
 
 
-def _half_width(ratios: pd.Series) -> float:
+def _half_width(ratios: pd.Series, confidence: float) -> float:
     values = ratios.to_numpy(float)
-    width = half_width_95(values) if np.isfinite(values).all() else None
+    width = half_width(values, confidence) if np.isfinite(values).all() else None
     return 0.0 if width is None else width

@@ -7,12 +7,12 @@ import pandas as pd
 
 from sim.one_run import words
 from sim.over_seeds import is_number, over_seeds
+from sim.plots.scales import MOST_CELLS, is_time
 from sim.report.figures import LOG_SECONDS, Figure, add_intervals, colour, marker
 from sim.report.panels import Trace, panels, rounded
 from sim.sweep.table import SHOWN, swept_keys
 from sim.tables import number, seconds_in_words
 
-_MOST_CELLS = 16  # of a heat map, in one direction, with a number in each
 _MOST_LETTERS = 24  # in a line of a tick
 _TIME_TICKS = {
     "tickvals": rounded(np.log10(LOG_SECONDS["tickvals"])),
@@ -20,17 +20,12 @@ _TIME_TICKS = {
 }
 
 
-def _is_time(metric: str) -> bool:
-    """Times are over several powers of ten, so they go by their logarithm."""
-    return not metric.endswith("_per_s")
-
-
 def by_key(frame: pd.DataFrame, key: str) -> Figure:
     """Both metrics over the values of a key: a line a system, the mean over all other keys."""
     traces = [_lines(frame, key, metric) for metric in SHOWN]
     titles = [title.capitalize() for title in SHOWN.values()]
     x_axis = {"title": {"text": words(key)}, "type": "category", "automargin": True}
-    y_axes = [LOG_SECONDS if _is_time(metric) else {"rangemode": "tozero"} for metric in SHOWN]
+    y_axes = [LOG_SECONDS if is_time(metric) else {"rangemode": "tozero"} for metric in SHOWN]
     figure = panels(titles, traces, x_axis, y_axes, row_px=220)
     if not is_number(frame[key]):  # points without lines stand side by side
         figure["layout"] |= {"scattermode": "group", "scattergap": 0.6}
@@ -38,7 +33,7 @@ def by_key(frame: pd.DataFrame, key: str) -> Figure:
 
 
 def _lines(frame: pd.DataFrame, key: str, metric: str) -> list[Trace]:
-    unit = " s" if _is_time(metric) else ""
+    unit = " s" if is_time(metric) else ""
     traces = []
     for place, (system, rows) in enumerate(frame.groupby("system", sort=False)):
         found = over_seeds(rows, key, metric)
@@ -75,7 +70,7 @@ def _heat_map(system: str, means: pd.Series, first: str, metric: str) -> Trace:
     """means: by system, second key, first key; its colours are the same for all systems."""
     cells = means[system].unstack(first)
     values = cells.to_numpy(float)
-    shade = np.log10 if _is_time(metric) else np.asarray
+    shade = np.log10 if is_time(metric) else np.asarray
     trace: Trace = {
         "type": "heatmap",
         "name": system,
@@ -87,10 +82,10 @@ def _heat_map(system: str, means: pd.Series, first: str, metric: str) -> Trace:
         "text": [[_shown(value, metric) for value in row] for row in values],
         "colorscale": "Cividis",
         "showscale": False,
-        "colorbar": {"thickness": 12, **(_TIME_TICKS if _is_time(metric) else {})},
+        "colorbar": {"thickness": 12, **(_TIME_TICKS if is_time(metric) else {})},
         "hovertemplate": f"%{{x}}, %{{y}}: %{{text}}<extra>{system}</extra>",
     }
-    if max(cells.shape) <= _MOST_CELLS:
+    if max(cells.shape) <= MOST_CELLS:
         trace["texttemplate"] = "%{text}"
     return trace
 
@@ -103,4 +98,4 @@ def _labels(values: pd.Index) -> list[str]:
 def _shown(value: float, metric: str) -> str:
     if np.isnan(value):
         return ""
-    return seconds_in_words(value) if _is_time(metric) else number(value)
+    return seconds_in_words(value) if is_time(metric) else number(value)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from sim.explain.bands import band, largest_parts, verdict
+from sim.explain.bands import SLOW, band, largest_parts, verdict
 from sim.explain.words import WORDS
 from sim.metrics import half_width_95
 from sim.one_run import OneRun, point_in_words
@@ -17,7 +17,6 @@ _NAMES = {
     "tpot_mean_s": "mean TPOT",
 }
 _EQUAL = 0.02  # of the throughput: what differs by less, as where all follow the load, is equal
-_SLOW = 99  # percentile
 _NEARLY_ALL = -95  # percent less, from where on their tenths count
 
 
@@ -100,7 +99,7 @@ def _percent(found: pd.Series) -> str:
 
 def _limit(run: OneRun, num_seeds: int) -> str:
     """By the requests of one run, which its seed names among several."""
-    slow = band(run.requests, "ttft", _SLOW)
+    slow = band(run.requests, "ttft", SLOW)
     settings = WORDS[largest_parts(slow)[0]].settings
     of_seed = f" (seed {run.seed})" if num_seeds > 1 else ""
     return (

@@ -14,6 +14,7 @@ from sim.one_run import words
 from sim.over_seeds import is_number, over_seeds
 from sim.plots.colours import SYSTEM_COLOURS
 from sim.plots.lines import latency, throughput
+from sim.plots.scales import MOST_CELLS, is_time
 from sim.plots.style import (
     SECONDS,
     SYSTEM_MARKERS,
@@ -31,7 +32,6 @@ from sim.whole_file import whole_file
 FloatArray = npt.NDArray[np.float64]
 
 _MOST_LINES = 8
-_MOST_CELLS = 16  # of a heat map, in one direction
 _BESIDE = 0.12  # points of the next system or value, of the distance between categories
 _MOST_DECADES = 2  # of values, before colours and axes go by their logarithm
 
@@ -69,10 +69,6 @@ def _short(metric: str) -> str:
     return metric.partition("_p")[0] if metric.startswith("ttft") else "throughput"
 
 
-def _is_time(metric: str) -> bool:
-    return metric.endswith("_s") and not metric.endswith("_per_s")
-
-
 def heat_maps(frame: pd.DataFrame, metric: str) -> Figure:
     """A panel for each system: means over the seeds, a cell for each point."""
     first, second = swept_keys(frame)
@@ -91,10 +87,10 @@ def heat_maps(frame: pd.DataFrame, metric: str) -> Figure:
         axes.set_xlabel(words(first))
         axes.set_ylabel(words(second))
         axes.set_title(str(system), loc="left")
-        if max(cells.shape) <= _MOST_CELLS:
+        if max(cells.shape) <= MOST_CELLS:
             _write_values(axes, cells.to_numpy(float), image, metric)
     bar = figure.colorbar(image, ax=list(panels), label=SHOWN[metric])
-    if _is_time(metric):
+    if is_time(metric):
         bar.ax.yaxis.set_major_formatter(SECONDS)
     note_runs(figure, frame, has_bars=False)
     return figure
@@ -106,7 +102,7 @@ def _write_values(axes: Axes, cells: FloatArray, image: AxesImage, metric: str) 
     for (row, column), value in np.ndenumerate(cells):
         if np.isnan(value):
             continue
-        text = SECONDS(float(f"{value:.2g}")) if _is_time(metric) else number(value)
+        text = SECONDS(float(f"{value:.2g}")) if is_time(metric) else number(value)
         colour = "white" if is_dark[row, column] else "black"
         axes.text(column, row, text, ha="center", va="center", fontsize=8, color=colour)
 
@@ -187,10 +183,10 @@ def _line(axes: Axes, rows: pd.DataFrame, key: str, metric: str, place: int, lab
 
 def _scale(axes: Axes, frame: pd.DataFrame, metric: str) -> None:
     values = frame[metric].dropna()
-    if _is_time(metric) and values.min() > 0 and values.max() / values.min() > 10:
+    if is_time(metric) and values.min() > 0 and values.max() / values.min() > 10:
         axes.set_yscale("log")
         label_seconds(axes.yaxis)
     else:
         axes.set_ylim(bottom=0)
-        if _is_time(metric):
+        if is_time(metric):
             axes.yaxis.set_major_formatter(SECONDS)

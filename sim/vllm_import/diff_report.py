@@ -29,7 +29,7 @@ def print_comparison(found: Comparison, run: SimulatedRun, scrape: Scrape) -> No
         "percentiles of vLLM are taken to lie evenly in their bucket; `=`: kvsim's is in it too"
     )
     if found.missing:
-        print_prose(f"not in the scrape: {', '.join(found.missing)}")
+        print_prose(f"not in both: {', '.join(found.missing)}")
 
 
 def _lines(metric: str, rows: list[Row], shares: Shares | None) -> Iterator[tuple[str, ...]]:

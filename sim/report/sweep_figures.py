@@ -1,5 +1,6 @@
 """The interactive figures of a sweep over anything but one number."""
 
+from collections.abc import Iterator
 from textwrap import wrap
 
 import numpy as np
@@ -9,6 +10,7 @@ from sim.one_run import words
 from sim.over_seeds import is_number, over_seeds
 from sim.plots.scales import MOST_CELLS, is_time
 from sim.report.figures import LOG_SECONDS, Figure, add_intervals, colour, marker
+from sim.report.page import Plot
 from sim.report.panels import Trace, panels, rounded
 from sim.sweep.table import SHOWN, swept_keys
 from sim.tables import number, seconds_in_words
@@ -18,6 +20,13 @@ _TIME_TICKS = {
     "tickvals": rounded(np.log10(LOG_SECONDS["tickvals"])),
     "ticktext": LOG_SECONDS["ticktext"],
 }
+
+
+def over_each(frame: pd.DataFrame, keys: list[str]) -> Iterator[Plot]:
+    """A figure for each key."""
+    for place, key in enumerate(keys):
+        about = f"Over {words(key)}: means over all other keys, with 95 % intervals over the seeds."
+        yield Plot(f"key-{place}", by_key(frame, key), about)
 
 
 def by_key(frame: pd.DataFrame, key: str) -> Figure:

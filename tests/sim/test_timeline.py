@@ -355,7 +355,13 @@ def test_mistakes_say_what_was_expected(folders, options, words):
     assert str(mistake.value).startswith(words)
 
 
-@pytest.mark.parametrize("text", ["2", "2,1", "a,b", "-1,3", "nan,2", "1,1", "inf,"])
+@pytest.mark.parametrize("text", ["2,1", "1,1", "0,0", "inf,"])
+def test_a_window_ends_after_it_begins(text):
+    with pytest.raises(UserError, match=f"got '{text}', expected FROM less than TO"):
+        parse_window(text)
+
+
+@pytest.mark.parametrize("text", ["2", "a,b", "-1,3", "nan,2", "2,-1", "1,nan"])
 def test_a_window_that_is_none_is_a_mistake(text):
     with pytest.raises(UserError, match="expected FROM,TO in seconds"):
         parse_window(text)

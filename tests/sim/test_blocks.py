@@ -292,7 +292,7 @@ def test_a_page_has_all_frames_and_needs_no_other_file(folder, tmp_path, films):
         (
             "x.png",
             {"time_s": 99.0},
-            "--time: got 99, where no step is computed; expected some of the",
+            "--time: got 99, where no step is computed; the run ends at 0.",
         ),
         ("x.gif", {"animate": True, "time_s": 0.1}, "--time: got it with --animate, expected"),
         (

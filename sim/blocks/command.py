@@ -79,9 +79,7 @@ def _film(chosen: Chosen, window: Window) -> tuple[str, list[Frame]]:
 def _seen(frames: list[Frame], what_came: str, chosen: Chosen) -> list[Frame]:
     if not frames:
         end_s = chosen.requests["finished_ns"].max() / 1e9
-        raise UserError(
-            f"{what_came}, where no step is computed; the run ends at {end_s:.3f} s"
-        )
+        raise UserError(f"{what_came}, where no step is computed; the run ends at {end_s:.3f} s")
     return frames
 
 

@@ -64,7 +64,11 @@ def as_data(findings: Findings) -> Data:
 def _plan_data(plan: Plan, prices: Prices) -> Data:
     broken = plan.boundary.broken
     return {
+        "system": plan.system,
+        "model": plan.scenario.model,
+        "hardware": plan.scenario.hardware,
         "find": plan.goal.name,
+        "heading": plan.goal.heading,
         "answer": None if plan.answer is None else plan.goal.plain(plan.answer),
         "broken_at": None if broken is None else plan.goal.plain(plan.goal.values[broken]),
         "gpus": plan.num_gpus,

@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from sim.attribution import TTFT_PARTS
@@ -25,6 +26,7 @@ from sim.report.panels import Trace, panels, rounded
 from sim.tables import seconds_in_words
 
 Figure = dict[str, Any]
+FloatArray = npt.NDArray[np.float64]
 
 _DASHES = {50: "solid", 90: "dash", 99: "dot"}
 _SYSTEM_DASHES = ("solid", "dash", "dot", "dashdot")
@@ -35,8 +37,8 @@ _TIME = {"title": {"text": "simulated time (s)"}, "hoverformat": ".4g"}
 _FAINT = "rgba(128,128,128,0.18)"  # on light ground and dark
 _BAR_PX = 42
 _PERCENTS = [0, 20, 40, 60, 80, 100]
-_HATCHED = {"color": PART_COLOURS[HATCHED_PART], "pattern": {"shape": "/", "fgcolor": "white"}}
-_TICKS_S = [base * 10.0**power for power in range(-5, 6) for base in (1, 3)]
+_HATCH = {"shape": "/", "fgcolor": "white", "bgcolor": PART_COLOURS[HATCHED_PART]}
+_HATCHED = {"color": PART_COLOURS[HATCHED_PART], "pattern": _HATCH}
 
 
 def colour(number: int) -> str:
@@ -81,7 +83,7 @@ def latency(summary: pd.DataFrame, key: str) -> Figure:
         [trace for line in lines for trace in _lines(summary, key, line)] for lines in of_panels
     ]
     titles = ["Time to first token", "Time per output token"]
-    y_axes = [LOG_SECONDS, MILLISECONDS]
+    y_axes = [log_seconds(traces[0]), MILLISECONDS]
     return panels(titles, traces, _swept_axis(summary, key), y_axes, row_px=270)
 
 
@@ -119,12 +121,20 @@ def _swept_axis(summary: pd.DataFrame, key: str) -> dict[str, Any]:
     return axis
 
 
-# Of times: every tick with its unit.
-LOG_SECONDS: dict[str, Any] = {
-    "type": "log",
-    "tickvals": _TICKS_S,
-    "ticktext": [f"{s:g} s" if s >= 1 else f"{s * 1000:g} ms" for s in _TICKS_S],
-}
+def seconds_ticks(low_s: float, high_s: float) -> dict[str, Any]:
+    """Every one with its unit; more to a power of ten where there are few of these."""
+    bases = (1, 3) if high_s > 10 * low_s else (1, 1.5, 2, 3, 4, 5, 7)
+    values = [base * 10.0**power for power in range(-5, 6) for base in bases]
+    words = [f"{s:.3g} s" if s >= 1 else f"{s * 1000:.3g} ms" for s in values]
+    return {"tickvals": values, "ticktext": words}
+
+
+def log_seconds(traces: list[Trace]) -> dict[str, Any]:
+    """A logarithmic axis for times."""
+    values = [value for trace in traces for value in trace["y"] if value]
+    return {"type": "log", **seconds_ticks(min(values, default=1), max(values, default=1))}
+
+
 MILLISECONDS: dict[str, Any] = {"rangemode": "tozero", "ticksuffix": " ms"}
 
 
@@ -152,7 +162,7 @@ def distributions(runs: list[OneRun]) -> Figure:
         traces.append(of_panel)
     title = {"text": "% of requests that take no longer"}
     x_axis = {"title": title, "range": [0, 100], "tickvals": _PERCENTS}
-    y_axes = [LOG_SECONDS] * 2
+    y_axes = [log_seconds(of_panel) for of_panel in traces]
     return panels(list(ends.values()), traces, x_axis, y_axes, row_px=250)
 
 
@@ -171,8 +181,7 @@ def ledger(runs: list[OneRun]) -> Figure:
                     "name": name.replace("_", "-"),
                     "legendrank": [*LEDGER_COLOURS].index(name),
                     "stackgroup": "pool",
-                    "x": rounded(edges_s[:-1]),
-                    "y": rounded(100 * values),
+                    **_steps(edges_s, 100 * values),
                     "line": {"width": 0, "shape": "hv", "color": filled[name]},
                     "fillcolor": filled[name],
                     "hovertemplate": f"{name.replace('_', '-')} %{{y:.1f}} %<extra></extra>",
@@ -195,8 +204,7 @@ def queues(runs: list[OneRun]) -> Figure:
                     "type": "scatter",
                     "mode": "lines",
                     "name": name,
-                    "x": rounded(edges_s[:-1]),
-                    "y": rounded(values),
+                    **_steps(edges_s, values),
                     "line": {"shape": "hv", "color": colour, "width": 1.5},
                     "hovertemplate": f"%{{y:.3g}} {name}<extra></extra>",
                 }
@@ -205,6 +213,11 @@ def queues(runs: list[OneRun]) -> Figure:
         )
     y_axis = {"title": {"text": "sequences"}, "rangemode": "tozero"}
     return panels([run.system for run in runs], traces, _TIME, [y_axis] * len(runs), row_px=160)
+
+
+def _steps(edges_s: FloatArray, values: FloatArray) -> Trace:
+    """Means between edges, for a line of the shape `hv`: the last holds up to the last edge."""
+    return {"x": rounded(edges_s), "y": rounded(np.append(values, values[-1]))}
 
 
 def prefix_cache(runs: list[OneRun]) -> Figure:

@@ -26,7 +26,8 @@ def page_of_plan(folder: Path) -> Page:
     best = plan["best"]
     return Page(
         title=f"{folder.name}: plan of {best['find']}",
-        about=f"{plan['options']['slo']}, kvsim {plan['versions']['kvsim']}",
+        about=f"{plan['options']['slo']}; system {best['system']}, {best['model']} on "
+        f"{best['hardware']}, kvsim {plan['versions']['kvsim']}",
         verdict=[_sentence(text) for text in _lines(plan)],
         sections=[
             *_alternatives(plan),
@@ -74,9 +75,7 @@ def _curve(plan: Data, runs: pd.DataFrame) -> Plot:
         f"How much of each limit is used: means over the runs of each value, with {_level(best)} "
         "intervals; what lies beyond three times the limit is at the upper edge."
     )
-    names, answer = list(best["promises"]), best["answer"]
-    figure = curve(runs[of_best], best["find"], names, answer, best["confidence"])
-    return Plot("curve", figure, about)
+    return Plot("curve", curve(runs[of_best], best), about)
 
 
 def _promises(best: Data) -> Table:
@@ -108,7 +107,7 @@ def _alternatives(plan: Data) -> list[Section]:
         return []
     keys = list(every[0]["settings"])
     has_cost = any(one["cost_per_million_output_tokens"] is not None for one in every)
-    headings = [*keys, plan["best"]["find"], "GPUs", *["per million tokens"] * has_cost]
+    headings = [*keys, plan["best"]["heading"], "GPUs", *["per million tokens"] * has_cost]
     rows = [[*_settings(one), *_answer(one, has_cost=has_cost)] for one in every]
     blocks: list[Block] = [Table(headings, rows)]
     if plan["impossible"]:
@@ -118,7 +117,7 @@ def _alternatives(plan: Data) -> list[Section]:
             [*_settings(look), _look(look), Cell(str(look["gpus"]), look["gpus"])] for look in looks
         ]
         about = f"{len(looks)} more were tried coarsely, with few runs of few values:"
-        blocks += [Words([about]), Table([*keys, plan["best"]["find"], "GPUs"], rows)]
+        blocks += [Words([about]), Table([*keys, plan["best"]["heading"], "GPUs"], rows)]
     return [Section("Alternatives", blocks, "the best first")]
 
 

@@ -37,7 +37,7 @@ def panels(
     data: list[Trace] = []
     layout: dict[str, Any] = {
         "height": _MARGIN_PX + row_px * len(titles),
-        "margin": {"l": 70, "r": 10, "t": 60, "b": 50},
+        "margin": {"l": 70, "r": 24, "t": 60, "b": 50},
         "legend": {"orientation": "h", "x": 0, "y": 1, "yanchor": "top", "yref": "container"},
         "showlegend": True,
         "hovermode": "x unified",

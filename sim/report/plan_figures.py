@@ -1,5 +1,7 @@
 """The curve of a plan, for the page."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
@@ -11,29 +13,33 @@ from sim.report.panels import Trace, panels, rounded
 _FAINT = {"color": "#888888", "width": 1}
 
 
-def curve(
-    runs: pd.DataFrame,
-    goal: str,
-    promises: list[str],
-    answer: float | None,
-    confidence: float,
-) -> Figure:
+def curve(runs: pd.DataFrame, plan: dict[str, Any]) -> Figure:
     """The share of each limit that is used, against what was sought.
 
-    runs: rows of curve.csv, of one alternative. goal: its column there. confidence: of the
-        intervals, as those that decide.
+    runs: rows of curve.csv, of one alternative. plan: what plan.json says of it.
     """
-    traces = [_line(runs, goal, name, place, confidence) for place, name in enumerate(promises)]
-    x_axis: dict[str, object] = {"title": {"text": goal.replace("_", " ")}}
+    goal, answer, confidence = plan["find"], plan["answer"], plan["confidence"]
+    traces = [
+        _line(runs, goal, name, place, confidence) for place, name in enumerate(plan["promises"])
+    ]
+    x_axis: dict[str, object] = {"title": {"text": plan["heading"]}}
     if runs[goal].max() >= WIDE * runs[goal].min() > 0:
         x_axis |= {"type": "log", "tickvals": _ticks(runs[goal].min(), runs[goal].max())}
     y_axis = {"title": {"text": "share of the limit"}, "range": [0, MOST_OF_LIMIT * 1.02]}
     figure = panels([""], [traces], x_axis, [y_axis], row_px=340)
     limit = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": 1, "y1": 1}
-    lines = [{**limit, "line": {**_FAINT, "dash": "dash"}, "label": _label("limit")}]
+    lines = [
+        {**limit, "line": {**_FAINT, "dash": "dash"}, "label": _label("limit", yanchor="bottom")}
+    ]
     if answer is not None:
         at_answer = {"type": "line", "yref": "paper", "y0": 0, "y1": 1, "x0": answer, "x1": answer}
-        lines.append({**at_answer, "line": {**_FAINT, "dash": "dot"}, "label": _label("answer")})
+        lines.append(
+            {
+                **at_answer,
+                "line": {**_FAINT, "dash": "dot"},
+                "label": _label("answer", textangle=0, xanchor="left"),
+            }
+        )
     figure["layout"]["shapes"] = lines
     return figure
 
@@ -44,8 +50,8 @@ def _ticks(low: float, high: float) -> list[float]:
     return [value for value in values if low <= value <= high]
 
 
-def _label(text: str) -> dict[str, object]:
-    return {"text": text, "textposition": "start", "font": {"color": "#888888"}}
+def _label(text: str, **place: object) -> dict[str, object]:
+    return {"text": text, "textposition": "end", "font": {"color": "#888888"}, **place}
 
 
 def _line(runs: pd.DataFrame, goal: str, promise: str, place: int, confidence: float) -> Trace:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from textwrap import wrap
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -9,17 +10,13 @@ import pandas as pd
 from sim.one_run import words
 from sim.over_seeds import is_number, over_seeds
 from sim.plots.scales import MOST_CELLS, is_time
-from sim.report.figures import LOG_SECONDS, Figure, add_intervals, colour, marker
+from sim.report.figures import Figure, add_intervals, colour, log_seconds, marker, seconds_ticks
 from sim.report.page import Plot
 from sim.report.panels import Trace, panels, rounded
 from sim.sweep.table import SHOWN, swept_keys
 from sim.tables import number, seconds_in_words
 
 _MOST_LETTERS = 24  # in a line of a tick
-_TIME_TICKS = {
-    "tickvals": rounded(np.log10(LOG_SECONDS["tickvals"])),
-    "ticktext": LOG_SECONDS["ticktext"],
-}
 
 
 def over_each(frame: pd.DataFrame, keys: list[str]) -> Iterator[Plot]:
@@ -34,7 +31,10 @@ def by_key(frame: pd.DataFrame, key: str) -> Figure:
     traces = [_lines(frame, key, metric) for metric in SHOWN]
     titles = [title.capitalize() for title in SHOWN.values()]
     x_axis = {"title": {"text": words(key)}, "type": "category", "automargin": True}
-    y_axes = [LOG_SECONDS if is_time(metric) else {"rangemode": "tozero"} for metric in SHOWN]
+    y_axes = [
+        log_seconds(of_metric) if is_time(metric) else {"rangemode": "tozero"}
+        for metric, of_metric in zip(SHOWN, traces, strict=True)
+    ]
     figure = panels(titles, traces, x_axis, y_axes, row_px=220)
     if not is_number(frame[key]):  # points without lines stand side by side
         figure["layout"] |= {"scattermode": "group", "scattergap": 0.6}
@@ -91,12 +91,18 @@ def _heat_map(system: str, means: pd.Series, first: str, metric: str) -> Trace:
         "text": [[_shown(value, metric) for value in row] for row in values],
         "colorscale": "Cividis",
         "showscale": False,
-        "colorbar": {"thickness": 12, **(_TIME_TICKS if is_time(metric) else {})},
+        "colorbar": {"thickness": 12, **(_log_ticks(means) if is_time(metric) else {})},
         "hovertemplate": f"%{{x}}, %{{y}}: %{{text}}<extra>{system}</extra>",
     }
     if max(cells.shape) <= MOST_CELLS:
         trace["texttemplate"] = "%{text}"
     return trace
+
+
+def _log_ticks(means: pd.Series) -> dict[str, Any]:
+    """Of a colour bar, which goes by the logarithm."""
+    ticks = seconds_ticks(means.min(), means.max())
+    return {**ticks, "tickvals": rounded(np.log10(ticks["tickvals"]))}
 
 
 def _labels(values: pd.Index) -> list[str]:

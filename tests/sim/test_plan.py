@@ -438,7 +438,15 @@ def test_plan_json_has_all_that_was_found_as_valid_json(kvsim):
     printed = json.loads(done.stdout, parse_constant=refuse)
     kept = json.loads((kvsim.folder / "plans/small/plan.json").read_text(), parse_constant=refuse)
     assert {key: kept[key] for key in printed} == printed
-    assert set(kept) - set(printed) == {"versions", "code", "files", "options", "words", "notes"}
+    assert set(kept) - set(printed) == {
+        "versions",
+        "code",
+        "files",
+        "digest",
+        "options",
+        "words",
+        "notes",
+    }
     assert kept["options"]["find"] == "replicas"
     assert kept["options"]["set"][-2:] == [*blocks[1::2]]
     best = printed["best"]

@@ -9,6 +9,7 @@ import pandas as pd
 
 from sim.experiment import Job, keys_of, run_job
 from sim.metrics import Row, half_width_95
+from sim.over_seeds import is_number
 from sim.parallel import LOCAL, Backend, over_cores
 from sim.steady import Warmup, measure
 from sim.sweep.store import Store, key_of
@@ -113,5 +114,10 @@ def num_seeds_wanted(frame: pd.DataFrame, precision: float, metrics: Iterable[st
 
 
 def as_frame(measured: list[Measured]) -> pd.DataFrame:
-    """One tidy table: a row per system, point and seed; swept keys, seed, metrics."""
-    return pd.DataFrame([{**keys_of(one.job), **one.row} for one in measured])
+    """One tidy table: a row per system, point and seed; swept keys, seed, metrics.
+
+    Swept values of a key that are not all numbers are all text.
+    """
+    frame = pd.DataFrame([{**keys_of(one.job), **one.row} for one in measured])
+    keys = measured[0].job.labels if measured else {}
+    return frame.astype({key: str for key in keys if not is_number(frame[key])})

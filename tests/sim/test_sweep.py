@@ -14,16 +14,18 @@ import pytest
 
 from sim import fingerprint
 from sim.errors import UserError
+from sim.experiment import Job
 from sim.over_seeds import over_seeds
 from sim.parallel import LOCAL
 from sim.run_folder import folder_for
 from sim.scenario.file import load_scenario, with_settings
+from sim.scenario.value_text import value_text
 from sim.steady import Warmup
 from sim.sweep.command import Options, _difference_table, sweep_scenario
 from sim.sweep.figures import heat_maps
 from sim.sweep.paired import differences
 from sim.sweep.points import load_swept, parse_share, plan_points
-from sim.sweep.run import num_seeds_wanted
+from sim.sweep.run import Measured, as_frame, num_seeds_wanted
 from sim.sweep.store import Store, key_of
 from sim.whole_file import refuse_unwritable
 
@@ -199,6 +201,23 @@ def test_a_second_time_nothing_is_simulated(kvsim):
     more = kvsim("sweep", "small.yaml", *GRID, "--seeds", "3", "--format", "csv")
     assert len(sorted((kvsim.folder / "sweeps/small/results").rglob("*.json"))) == 18
     assert set(first.stdout.splitlines()) < set(more.stdout.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("key", "values", "texts"),
+    [
+        ("engine.block_size", [8, 16], [8, 16]),
+        ("engine.num_blocks", [1000, "auto"], ["1000", "auto"]),
+        ("workload.outputs", [1.5, {"fixed": 2}], ["1.5", '{"fixed": 2}']),
+    ],
+)
+def test_values_of_a_key_are_all_numbers_or_all_text(new_scenario, key, values, texts):
+    """Columns of one type: all that Parquet has."""
+    measured = [Measured(Job("a", {key: value}, new_scenario()), {"x": 1.0}) for value in values]
+    frame = as_frame(measured)
+    assert frame[key].tolist() == texts
+    written = pd.DataFrame({key: [value_text(value) for value in values]})
+    assert frame[[key]].to_csv() == written.to_csv()
 
 
 def test_the_table_has_a_row_for_each_run(kvsim):

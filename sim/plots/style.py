@@ -125,9 +125,14 @@ def title(figure: Figure, text: str) -> None:
     figure.suptitle(text, x=0.01, ha="left", fontsize="large")
 
 
-def note_runs(figure: Figure, summary: pd.DataFrame, *, has_bars: bool = True) -> None:
-    """Say below a figure how many runs its points are means of, and what its bars are."""
+def note_runs(
+    figure: Figure, summary: pd.DataFrame, *, has_bars: bool = True, note: str = ""
+) -> None:
+    """Say below a figure how many runs its points are means of, and what its bars are.
+
+    note: what is said before that.
+    """
     num_seeds = summary["seed"].nunique()
     several = f"mean of {num_seeds} runs" + ", bars: 95 % confidence interval" * has_bars
     text = several if num_seeds > 1 else "one run a point, so no interval"
-    figure.supxlabel(text, x=0.99, ha="right", **SMALL)
+    figure.supxlabel("; ".join(filter(None, (note, text))), x=0.99, ha="right", **SMALL)

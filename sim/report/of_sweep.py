@@ -18,7 +18,7 @@ from sim.report.page import Block, Page, Plot, Section, Words
 from sim.report.sweep_figures import by_key, heat_maps
 from sim.report.verdict import compared, doubt
 from sim.scenario.file import load_scenario
-from sim.sweep.table import SHOWN, read_sweep, swept_keys
+from sim.sweep.table import OF_SAMPLE, SHOWN, Swept, is_grid, read_sweep, swept_keys
 from sim.tables import with_interval
 
 FloatArray = npt.NDArray[np.float64]
@@ -36,14 +36,14 @@ def page_of_sweep(folder: Path) -> Page:
         f"{frame['seed'].nunique()} seeds, kvsim {about['versions']['kvsim']}",
         verdict=[*_extremes(frame), *compared(frame, ", in the mean of all points"), *doubt(frame)],
         sections=[
-            Section("Figures", list(_plots(frame))),
+            Section("Figures", list(_plots(frame, scenario.sweep))),
             Section("Comparison", [comparison(frame), Words(about["notes"])]),
             *ending(folder, scenario, about, f"sweep {about['options']}"),
         ],
     )
 
 
-def _plots(frame: pd.DataFrame) -> Iterator[Block]:
+def _plots(frame: pd.DataFrame, swept: Swept) -> Iterator[Block]:
     keys = swept_keys(frame)
     numbers = [key for key in keys if is_number(frame[key])]
     if len(keys) == 1 and numbers:
@@ -55,10 +55,11 @@ def _plots(frame: pd.DataFrame) -> Iterator[Block]:
         for metric, title in SHOWN.items():
             if frame[metric].notna().any():
                 about = f"{title.capitalize()}: means over the seeds."
-                yield Plot(f"map-{metric}", heat_maps(frame, metric), about)
+                yield Plot(f"map-{metric}", heat_maps(frame, metric, swept), about)
+    means = "means over all other keys, with 95 % intervals over the seeds"
     for number, key in enumerate(keys):
-        about = f"Over {words(key)}: means over all other keys, with 95 % intervals over the seeds."
-        yield Plot(f"key-{number}", by_key(frame, key), about)
+        about = f"Over {words(key)}: {means if is_grid(frame) else OF_SAMPLE}."
+        yield Plot(f"key-{number}", by_key(frame, key, swept), about)
 
 
 def _extremes(frame: pd.DataFrame) -> Iterator[str]:

@@ -131,7 +131,7 @@ def _write(folder: Path, scenario: Scenario, frame: pd.DataFrame, about: dict[st
         path.write_text(dump_scenario(scenario), "utf-8")
     with whole_file(folder / ABOUT) as path:
         path.write_text(about_text(about, folder, [TABLE, "scenario.yaml"]), "utf-8")
-    drawn = figures.draw(folder / "figures", frame)
+    drawn = figures.draw(folder / "figures", frame, scenario.sweep)
     for old in set((folder / "figures").glob("[!.]*.png")) - set(drawn):
         old.unlink(missing_ok=True)
 

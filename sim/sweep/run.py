@@ -1,9 +1,10 @@
 """Runs what a sweep lacks, and repeats it until it is known well enough."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -76,7 +77,7 @@ class Runner:
         num_seeds: int,
         *,
         precision: float,
-        metrics: Iterable[str],
+        metrics: Collection[str],
     ) -> list[Measured]:
         """Seed by seed until the 95 % interval of each metric of each point is so narrow.
 
@@ -96,21 +97,38 @@ def _measured(warmup: Warmup, job: Job) -> Row:
     return measure(run_job(job).records, warmup)
 
 
-def num_seeds_wanted(frame: pd.DataFrame, precision: float, metrics: Iterable[str]) -> int:
+def num_seeds_wanted(frame: pd.DataFrame, precision: float, metrics: Collection[str]) -> int:
     """Seeds with which every interval would be narrow enough, its deviation as it is now."""
-    labels = list(frame.columns[: frame.columns.get_loc("seed")])
     most = 0
-    for _, rows in frame.groupby(labels, sort=False, dropna=False):
+    for one in intervals(frame, metrics):
+        ratio = one.share / precision
+        # At least one more where it is too wide: a metric may lack in some of the runs.
+        more = max(math.ceil(one.num_values * ratio**2), one.num_runs + 1)
+        most = max(most, one.num_runs if ratio <= 1 else more)
+    return most
+
+
+class Interval(NamedTuple):
+    """Of a metric at a point. point: system and swept values by key; share: half-width by mean."""
+
+    metric: str
+    point: dict[str, Any]
+    num_runs: int
+    num_values: int
+    share: float
+
+
+def intervals(frame: pd.DataFrame, metrics: Collection[str]) -> Iterator[Interval]:
+    """The 95 % interval of each metric at each point, where there is one and a mean but 0."""
+    keys = list(frame.columns[: frame.columns.get_loc("seed")])
+    for labels, rows in frame.groupby(keys, sort=False, dropna=False):
+        point = dict(zip(keys, labels, strict=True))
         for metric in metrics:
             values = rows[metric].dropna().to_numpy(float)
             half_width = half_width_95(values)
-            if half_width is None or not values.mean():
-                continue
-            ratio = half_width / abs(values.mean()) / precision
-            # At least one more where it is too wide: a metric may lack in some of the runs.
-            more = max(math.ceil(len(values) * ratio**2), len(rows) + 1)
-            most = max(most, len(rows) if ratio <= 1 else more)
-    return most
+            if half_width is not None and values.mean():
+                share = half_width / abs(float(values.mean()))
+                yield Interval(metric, point, len(rows), len(values), share)
 
 
 def as_frame(measured: list[Measured]) -> pd.DataFrame:

@@ -17,6 +17,11 @@ SHOWN = {  # metric -> what it is called
     "output_tokens_per_s": "output tokens per second",
     "ttft_p99_s": "time to first token, p99",
 }
+METRICS = {  # whose intervals are watched -> what they are called
+    "output_tokens_per_s": "output tokens/s",
+    "ttft_mean_s": "mean TTFT",
+    "tpot_mean_s": "mean TPOT",
+}
 OF_SAMPLE = "each dot is a point of the sample; other keys differ"
 TABLE, ABOUT = "table.csv", "sweep.json"
 

@@ -23,10 +23,12 @@ from sim.scenario.value_text import value_text
 from sim.steady import Warmup
 from sim.sweep.command import Options, _difference_table, sweep_scenario
 from sim.sweep.figures import heat_maps
+from sim.sweep.notes import missed
 from sim.sweep.paired import differences
 from sim.sweep.points import load_swept, parse_share, plan_points
 from sim.sweep.run import Measured, as_frame, num_seeds_wanted
 from sim.sweep.store import Store, key_of
+from sim.sweep.table import METRICS
 from sim.whole_file import refuse_unwritable
 
 GRID = ("--set", "engine.block_size=4,8", "--set", "workload.outputs=2,3,4")
@@ -386,6 +388,22 @@ def test_a_metric_that_lacks_in_some_runs_needs_more_of_them():
     frame = pd.DataFrame(rows, columns=["system", "seed", "x"])
     assert num_seeds_wanted(frame, 0.11, ["x"]) == 7
     assert num_seeds_wanted(frame, 0.13, ["x"]) == 6
+
+
+def test_a_precision_that_is_not_reached_is_said_with_the_widest_interval():
+    """Half-widths by Student's t at 1 degree of freedom, 12.706: of 99 and 101, 12.7 %."""
+    rows = [
+        ("a", point, seed, 100.0, 100.0 + sign * point, None)
+        for point in (0, 1)
+        for seed, sign in enumerate((-1, 1))
+    ]
+    frame = pd.DataFrame(rows, columns=["system", "block_size", "seed", *METRICS])
+    assert missed(frame, 0.13) == []
+    (note,) = missed(frame, 0.1)
+    assert note == (
+        "--precision: 10 % is not reached with 2 seeds, the most that are run: the widest 95 % "
+        "interval is ± 12.7 % of its mean, that of mean TTFT at a, block size 1"
+    )
 
 
 def test_a_heat_map_has_no_bars_to_speak_of():

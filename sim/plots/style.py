@@ -15,14 +15,21 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
+from sim.plots.colours import SYSTEM_COLOURS
+
 SYSTEM_MARKERS = "osD^vPX"  # one more than colours: 42 systems before a pair repeats
-SYSTEM_DASHES = ("-", "--", ":", "-.")  # of lines without markers, by turns through the colours
+_SYSTEM_DASHES = ("-", "--", ":", "-.")
 _MOST_IN_A_COLUMN = 4
 _LETTER_INCHES, _HANDLE_INCHES = 0.09, 0.75  # of a legend: at most, handle and gaps
 _MOST_LETTERS = 24  # in a line of a label below an axis
 _LETTERS_BELOW = 36  # an axis of the narrowest panels, 3.6 inches
 SMALL: dict[str, Any] = {"fontsize": "small", "color": "#555555"}
 SECONDS = FuncFormatter(lambda s, _: f"{s:g} s" if s >= 1 else f"{s * 1000:g} ms")
+
+
+def dash(number: int) -> str:
+    """Of the line of a system with a number, by turns through the colours."""
+    return _SYSTEM_DASHES[number // len(SYSTEM_COLOURS) % len(_SYSTEM_DASHES)]
 
 
 def save(figure: Figure, path: Path) -> None:

@@ -19,6 +19,7 @@ from sim.plots.scales import MOST_CELLS, is_time
 from sim.plots.style import (
     SECONDS,
     SYSTEM_MARKERS,
+    dash,
     label_seconds,
     label_values,
     legend,
@@ -215,7 +216,7 @@ def _line(axes: Axes, rows: pd.DataFrame, key: str, metric: str, place: int, lab
         label=label,
         color=SYSTEM_COLOURS[place % len(SYSTEM_COLOURS)],
         marker=SYSTEM_MARKERS[place % len(SYSTEM_MARKERS)],
-        linestyle="-" if is_line else "none",
+        linestyle=dash(place) if is_line else "none",
         markersize=5,
         capsize=3,
     )

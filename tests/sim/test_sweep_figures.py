@@ -8,7 +8,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 
-from sim.plots.lines import throughput
+from sim.plots.lines import latency, throughput
 from sim.report import sweep_figures
 from sim.sweep.figures import by_key, grouped_lines, heat_maps
 
@@ -72,6 +72,32 @@ def test_lines_are_told_apart_by_a_legend_with_the_key_above():
     (legend,) = figure.legends
     assert legend.get_title().get_text() == "block size"
     assert [text.get_text() for text in legend.get_texts()] == ["8", "16"]
+
+
+SEVEN = [f"system {number}" for number in range(7)]
+
+
+@pytest.mark.parametrize(
+    "figure",
+    [
+        throughput(swept(SEVEN, rate=[1, 2]), "rate"),
+        by_key(swept(SEVEN, rate=[1, 2], size=[1, 2], n=[1, 2]), "ttft_p99_s", {}),
+        grouped_lines(swept(["a"], size=[*range(7)], rate=[*range(8)]), "ttft_p99_s"),
+    ],
+    ids=["one key", "three keys", "two keys"],
+)
+def test_no_two_lines_have_colour_and_dashes_in_common(figure):
+    """There are six colours."""
+    lines = [bars.lines[0] for bars in figure.axes[0].containers]
+    assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == len(lines) == 7
+
+
+def test_dashes_of_latencies_are_percentiles_only():
+    frame = swept(SEVEN, rate=[1, 2])
+    for name in ("ttft_p50_s", "tpot_p50_s", "tpot_p99_s"):
+        frame[name] = 1.0
+    lines = [bars.lines[0] for bars in latency(frame, "rate").axes[0].containers]
+    assert [line.get_linestyle() for line in lines] == [":"] * 7 + ["-"] * 7
 
 
 def test_categories_are_points_apart_with_labels_that_do_not_meet():

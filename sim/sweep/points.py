@@ -9,6 +9,11 @@ from sim.scenario.file import Points, load_scenario, num_points, points, refuse_
 from sim.scenario.yaml_text import parse
 
 _MOST_RUNS = 100_000
+_SHARES = {  # option -> what it expects
+    "--precision": "half the width of an interval by its mean, above 0 and below 100 %, such as 5%",
+    "--attainment": "a share of the requests, above 0 and below 100 %, such as 90%: no finite "
+    "number of runs shows that all are kept",
+}
 
 
 def load_swept(
@@ -91,11 +96,11 @@ def _spread(scenario: Scenario, num: int) -> list[int]:
 
 
 def parse_share(option: str, text: str) -> float:
-    """A share such as 5% or 0.05. Raises UserError, naming the option."""
+    """A share such as 5% or 0.05, of an option of `_SHARES`. Raises UserError, naming it."""
     try:
         value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
         value = -1.0
     if not 0 < value < 1:
-        raise UserError(f"{option}: got {text!r}, expected a share such as 5%")
+        raise UserError(f"{option}: got {text!r}, expected {_SHARES[option]}")
     return value

@@ -428,7 +428,7 @@ def test_precision_goes_on_until_the_interval_is_that_narrow(kvsim):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("--precision", "0"), "--precision: got '0', expected a share such as 5%"),
+        (("--precision", "0"), "--precision: got '0', expected half the width of"),
         (("--precision", "x"), "--precision: got 'x'"),
         (("--precision", ""), "--precision: got ''"),
         (("--warmup", "x"), "--warmup: got 'x'"),
@@ -465,10 +465,17 @@ def test_nothing_is_left_where_a_folder_can_be_written_to(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_shares():
-    assert parse_share("--x", "5%") == parse_share("--x", "0.05") == 0.05
-    with pytest.raises(UserError, match="--x: got '100%'"):
-        parse_share("--x", "100%")
+@pytest.mark.parametrize(
+    ("option", "text", "expected"),
+    [
+        ("--precision", "200%", "half the width of an interval by its mean, above 0 and below 100"),
+        ("--attainment", "100%", "a share of the requests, above 0 and below 100 %, such as 90%"),
+    ],
+)
+def test_shares(option, text, expected):
+    assert parse_share(option, "5%") == parse_share(option, "0.05") == 0.05
+    with pytest.raises(UserError, match=f"^{option}: got '{text}', expected {expected}"):
+        parse_share(option, text)
 
 
 def test_a_system_that_serves_nobody_differs_from_none():

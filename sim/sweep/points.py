@@ -27,6 +27,7 @@ def load_swept(
     Raises UserError for mistakes, as `load_scenario` does.
     """
     overrides = [_as_override(setting) for setting in settings]
+    _refuse_twice(settings, overrides)
     scenario = load_scenario(path, overrides, checks_points=checks_points and sample is None)
     if sample is not None:
         sampled(scenario, sample, str(path))  # for the mistakes of those alone
@@ -46,6 +47,19 @@ def _as_override(setting: str) -> str:
         return setting
     several = isinstance(values, list) and len(values) > 1
     return f"sweep.{key_path}=[{text}]" if several else setting
+
+
+def _refuse_twice(settings: list[str], overrides: list[str]) -> None:
+    """Raise UserError for a key of several values that is there again, and would lose some."""
+    keys = [override.partition("=")[0] for override in overrides]
+    for key in keys:
+        plain = key.removeprefix("sweep.")
+        places = [place for place, other in enumerate(keys) if other in (plain, key)]
+        if plain != key and len(places) > 1:
+            raise UserError(
+                f"--set {settings[places[1]]}: got {plain} twice, expected all of its values in "
+                "one --set, with commas"
+            )
 
 
 def sampled(scenario: Scenario, sample: int | None, source: str = "sweep") -> Points:

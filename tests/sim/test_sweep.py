@@ -55,6 +55,17 @@ def test_several_values_are_swept_and_one_is_set(small):
     ]
 
 
+@pytest.mark.parametrize("again", ["64", "64,128", "16,32"])
+def test_a_swept_key_given_twice_is_named(small, again):
+    """Whichever comes first; a key of one value that is set twice has the last one."""
+    settings = ["engine.block_size=16,32", "seed=2", f"engine.block_size={again}"]
+    for ordered in (settings, settings[::-1]):
+        expected = f"^--set {ordered[-1]}: got engine.block_size twice, expected all of its values"
+        with pytest.raises(UserError, match=expected):
+            load_swept(small, ordered)
+    assert load_swept(small, ["seed=2", "seed=3"]).seed == 3
+
+
 def test_values_may_be_mappings_and_lists(small):
     scenario = load_swept(
         small,

@@ -1,5 +1,6 @@
 """Commands that run many points, or search."""
 
+import math
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -109,7 +110,7 @@ def plan(
         Find, typer.Option(help="The highest rate or concurrency, or fewest replicas or blocks.")
     ] = Find.RATE,
     rate: Annotated[
-        float | None, typer.Option(min=1e-6, help="Requests (or sessions) per second to serve.")
+        float | None, typer.Option(help="Requests (or sessions) per second to serve.")
     ] = None,
     settings: Annotated[
         list[str] | None,
@@ -175,6 +176,8 @@ def plan(
     from sim.parallel import Backend
     from sim.plan.command import Options, plan_scenario
 
+    if rate is not None and not 0 < rate < math.inf:
+        raise UserError(f"--rate: got {rate:g}, expected requests per second above 0, and finite")
     if trials is not None and not optimize:
         raise UserError(f"--trials: got {trials} without --optimize, expected both")
     if most_seeds is not None and most_seeds < seeds:

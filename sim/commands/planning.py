@@ -175,6 +175,7 @@ def plan(
     from sim.errors import UserError
     from sim.parallel import Backend
     from sim.plan.command import Options, plan_scenario
+    from sim.whole_file import refuse_unwritable
 
     if rate is not None and not 0 < rate < math.inf:
         raise UserError(f"--rate: got {rate:g}, expected requests per second above 0, and finite")
@@ -182,6 +183,7 @@ def plan(
         raise UserError(f"--trials: got {trials} without --optimize, expected both")
     if most_seeds is not None and most_seeds < seeds:
         raise UserError(f"--most-seeds: got {most_seeds}, expected {seeds} (--seeds) or more")
+    refuse_unwritable(out, out)
     options = Options(
         slo=slo,
         find=find.value,

@@ -189,16 +189,42 @@ def test_a_library_decides_where_it_takes_part(small, monkeypatch):
     assert "scipy" in fingerprint.versions({})
 
 
-def test_a_broken_result_is_none(tmp_path):
-    store = Store(tmp_path)
-    store.put("abc", {"x": 1.5, "y": None})
-    assert store.get("abc") == {"x": 1.5, "y": None}
-    (tmp_path / "ab" / "abc.json").write_text('{"x": 1')
-    assert store.get("abc") is None
-    for content in ("{}", "[1]", "null", ""):
-        (tmp_path / "ab" / "abc.json").write_text(content)
-        assert store.get("abc") is None
-    assert store.get("abd") is None
+KEPT = {"x": 1.5, "y": None, "z": float("inf"), "w": True}
+
+
+def test_a_result_is_found_again(tmp_path):
+    Store(tmp_path).put("abc", KEPT)
+    assert Store(tmp_path).get("abc") == KEPT
+    assert Store(tmp_path).get("abd") is None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("{}", "[1]", "null", "", '{"x": 1', '{"row": {"x": 1}}'),
+        json.dumps(KEPT),  # as results were kept before they had a digest
+    ],
+)
+def test_a_broken_result_is_none(tmp_path, content):
+    (tmp_path / "ab").mkdir()
+    (tmp_path / "ab/abc.json").write_text(content)
+    assert Store(tmp_path).get("abc") is None
+
+
+@pytest.mark.parametrize(("before", "after"), [('"x"', '"u"'), ("1.5", '"1.5"'), ("1.5", "1.6")])
+def test_a_result_that_was_changed_is_none(tmp_path, before, after):
+    Store(tmp_path).put("abc", KEPT)
+    file = tmp_path / "ab/abc.json"
+    text = file.read_text()
+    file.write_text(text.replace(before, after))
+    assert file.read_text() != text
+    assert Store(tmp_path).get("abc") is None
+
+
+def test_a_result_of_another_run_is_none(tmp_path):
+    Store(tmp_path).put("abc", KEPT)
+    (tmp_path / "ab/abc.json").rename(tmp_path / "ab/abd.json")
+    assert Store(tmp_path).get("abd") is None
 
 
 @pytest.mark.slow

@@ -5,17 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.image import AxesImage
 
 from sim.one_run import words
 from sim.over_seeds import is_number, over_seeds
 from sim.plots.colours import SYSTEM_COLOURS
 from sim.plots.lines import latency, throughput
-from sim.plots.scales import MOST_CELLS, is_time
+from sim.plots.scales import is_time
 from sim.plots.style import (
     SECONDS,
     SYSTEM_MARKERS,
@@ -27,6 +25,7 @@ from sim.plots.style import (
     save,
     tidy,
 )
+from sim.sweep.heat_maps import heat_maps
 from sim.sweep.table import (
     OF_SAMPLE,
     SHOWN,
@@ -36,14 +35,10 @@ from sim.sweep.table import (
     swept_keys,
     values_in_order,
 )
-from sim.tables import number
 from sim.whole_file import whole_file
-
-FloatArray = npt.NDArray[np.float64]
 
 _MOST_LINES = 8
 _BESIDE = 0.12  # points of the next system or value, of the distance between categories
-_MOST_DECADES = 2  # of values, before colours and axes go by their logarithm
 
 
 def draw(folder: Path, frame: pd.DataFrame, swept: Swept) -> list[Path]:
@@ -78,44 +73,6 @@ def _figures(frame: pd.DataFrame, swept: Swept) -> Iterator[tuple[str, Figure]]:
 
 def _short(metric: str) -> str:
     return metric.partition("_p")[0] if metric.startswith("ttft") else "throughput"
-
-
-def heat_maps(frame: pd.DataFrame, metric: str) -> Figure:
-    """A panel for each system: means over the seeds, a cell for each point."""
-    first, second = swept_keys(frame)
-    systems = list(frame["system"].unique())
-    figure = Figure(figsize=(1.5 + 4.2 * len(systems), 4.2), layout="constrained")
-    panels = figure.subplots(1, len(systems), squeeze=False)[0]
-    means = frame.groupby(["system", first, second])[metric].mean()
-    low, high = float(means.min()), float(means.max())
-    norm = "log" if low > 0 and high / low > 10**_MOST_DECADES else "linear"
-    for axes, system in zip(panels, systems, strict=True):
-        cells = means[system].unstack(first).sort_index(ascending=False)
-        image = axes.imshow(cells, cmap="cividis", norm=norm, aspect="auto")
-        image.set_clim(low, high)
-        axes.set_xticks(range(cells.shape[1]), [f"{value:g}" for value in cells.columns])
-        axes.set_yticks(range(cells.shape[0]), [f"{value:g}" for value in cells.index])
-        axes.set_xlabel(words(first))
-        axes.set_ylabel(words(second))
-        axes.set_title(str(system), loc="left")
-        if max(cells.shape) <= MOST_CELLS:
-            _write_values(axes, cells.to_numpy(float), image, metric)
-    bar = figure.colorbar(image, ax=list(panels), label=SHOWN[metric])
-    if is_time(metric):
-        bar.ax.yaxis.set_major_formatter(SECONDS)
-    note_runs(figure, frame, has_bars=False)
-    return figure
-
-
-def _write_values(axes: Axes, cells: FloatArray, image: AxesImage, metric: str) -> None:
-    shades = np.asarray(image.cmap(image.norm(cells)))  # [rows, columns, red to alpha]
-    is_dark = shades[..., :3] @ np.array([0.3, 0.6, 0.1]) < 0.5
-    for (row, column), value in np.ndenumerate(cells):
-        if np.isnan(value):
-            continue
-        text = SECONDS(float(f"{value:.2g}")) if is_time(metric) else number(value)
-        colour = "white" if is_dark[row, column] else "black"
-        axes.text(column, row, text, ha="center", va="center", fontsize=8, color=colour)
 
 
 def grouped_lines(frame: pd.DataFrame, metric: str) -> Figure:

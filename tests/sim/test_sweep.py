@@ -22,7 +22,7 @@ from sim.scenario.file import load_scenario, with_settings
 from sim.scenario.value_text import value_text
 from sim.steady import Warmup
 from sim.sweep.command import Options, _difference_table, sweep_scenario
-from sim.sweep.figures import heat_maps
+from sim.sweep.heat_maps import heat_maps
 from sim.sweep.notes import missed
 from sim.sweep.paired import differences
 from sim.sweep.points import load_swept, parse_share, plan_points

@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 
 from sim.plots.lines import latency, throughput
 from sim.report import sweep_figures
-from sim.sweep.figures import by_key, grouped_lines, heat_maps
+from sim.sweep.figures import by_key, grouped_lines
+from sim.sweep.heat_maps import heat_maps
 
 ROUTERS = ["round-robin", "least-requests", "power-of-two", "least-kv", "prefix-hash"]
 SIZES = [512, 1024, 2048]

@@ -110,7 +110,7 @@ def plan(
         Find, typer.Option(help="The highest rate or concurrency, or fewest replicas or blocks.")
     ] = Find.RATE,
     rate: Annotated[
-        float | None, typer.Option(help="Requests (or sessions) per second to serve.")
+        float | None, typer.Option(min=1e-6, help="Requests (or sessions) per second to serve.")
     ] = None,
     settings: Annotated[
         list[str] | None,
@@ -177,7 +177,7 @@ def plan(
     from sim.plan.command import Options, plan_scenario
     from sim.whole_file import refuse_unwritable
 
-    if rate is not None and not 0 < rate < math.inf:
+    if rate is not None and not 0 < rate < math.inf:  # nan and inf pass any bound of an option
         raise UserError(f"--rate: got {rate:g}, expected requests per second above 0, and finite")
     if trials is not None and not optimize:
         raise UserError(f"--trials: got {trials} without --optimize, expected both")

@@ -96,6 +96,20 @@ class Find(StrEnum):
     NUM_BLOCKS = "num_blocks"
 
 
+def _rate(text: str) -> float:
+    """Raises UserError; Typer's own bounds say neither what came nor that inf is none."""
+    from sim.errors import UserError
+
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = math.nan
+    if not 1e-6 <= rate < math.inf:
+        expected = "expected requests per second above 0 (1e-06 or more), and finite"
+        raise UserError(f"--rate: got {text}, {expected}")
+    return rate
+
+
 @app.command()
 def plan(
     scenario: ScenarioFile,
@@ -110,7 +124,12 @@ def plan(
         Find, typer.Option(help="The highest rate or concurrency, or fewest replicas or blocks.")
     ] = Find.RATE,
     rate: Annotated[
-        float | None, typer.Option(min=1e-6, help="Requests (or sessions) per second to serve.")
+        float | None,
+        typer.Option(
+            parser=_rate,
+            metavar="<float range>",
+            help="Requests (or sessions) per second to serve.  [x>=1e-06]",
+        ),
     ] = None,
     settings: Annotated[
         list[str] | None,
@@ -177,8 +196,6 @@ def plan(
     from sim.plan.command import Options, plan_scenario
     from sim.whole_file import refuse_unwritable
 
-    if rate is not None and not 0 < rate < math.inf:  # nan and inf pass any bound of an option
-        raise UserError(f"--rate: got {rate:g}, expected requests per second above 0, and finite")
     if trials is not None and not optimize:
         raise UserError(f"--trials: got {trials} without --optimize, expected both")
     if most_seeds is not None and most_seeds < seeds:

@@ -2,17 +2,18 @@
 
 import pytest
 
-from sim.commands.planning import plan
+from sim.commands.planning import _rate, plan
 from sim.errors import UserError
 
 
-@pytest.mark.parametrize(
-    ("rate", "got"),
-    [(float("nan"), "nan"), (float("inf"), "inf"), (0.0, "0"), (-2.5, "-2.5")],
-)
-def test_a_rate_is_a_number_above_0(tmp_path, rate, got):
-    with pytest.raises(UserError, match=f"^--rate: got {got}, expected requests per second above"):
-        plan(tmp_path / "none.yaml", "ttft<1s", rate=rate)
+@pytest.mark.parametrize("text", ["nan", "inf", "0", "-2.5", "many"])
+def test_a_rate_is_a_number_above_0(text):
+    with pytest.raises(UserError, match=f"^--rate: got {text}, expected requests per second above"):
+        _rate(text)
+
+
+def test_a_rate_is_read_as_it_is():
+    assert [_rate(text) for text in ("20", "0.5", "1e-6")] == [20, 0.5, 1e-6]
 
 
 def test_a_folder_that_cannot_be_written_to_is_named_at_once(tmp_path):

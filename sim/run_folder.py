@@ -19,6 +19,7 @@ from sim.metrics import summarise, summarise_classes, summarise_replicas
 from sim.one_run import of_result
 from sim.scenario import Scenario
 from sim.scenario.file import dump_scenario, plain
+from sim.whole_file import refuse_no_folder
 
 ABOUT = "run.json"
 
@@ -64,6 +65,7 @@ def new_folder(folder: Path, *, replaces: bool = False) -> Iterator[Path]:
     before = folder.with_name(f".{folder.name}.before-{os.getpid()}")
     is_first = not folder.parent.exists()
     try:
+        refuse_no_folder(folder)
         partial.mkdir(parents=True)
         yield partial
         if replaces and folder.exists():

@@ -17,6 +17,7 @@ def whole_file(path: Path) -> Iterator[Path]:
     """
     partial = path.with_name(f".{path.stem}.partial-{os.getpid()}{path.suffix}")
     try:
+        refuse_no_folder(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         yield partial
         partial.replace(path)
@@ -25,6 +26,13 @@ def whole_file(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):  # where not even the folder can be
             partial.unlink(missing_ok=True)
+
+
+def refuse_no_folder(path: Path) -> None:
+    """Raise UserError where what `path` lies in, as far as that is there, is no folder."""
+    there = next(parent for parent in path.parents if parent.exists())
+    if not there.is_dir():
+        raise UserError(f"{path}: {there} is no folder")
 
 
 def refuse_existing(path: Path) -> None:

@@ -1,7 +1,7 @@
 """docs/reference/metrics.md, from `sim.definitions`."""
 
 from docs.generate.markdown import MADE, code, table
-from sim.definitions import TABLES, Column
+from sim.definitions import SWEEP_TABLES, TABLES, Column
 
 _INTRO = """\
 # Columns of the tables
@@ -9,29 +9,36 @@ _INTRO = """\
 A run leaves a folder with these tables. *a*, *s*, *f* and *l* are the stamps of a request, and
 [how the numbers are defined](../metrics.md) says what else several definitions have in common.
 Times are in seconds or whole nanoseconds (`ns`), shares from 0 to 1. A cell is empty where nothing
-could be measured.
+could be measured. The last table is that of a sweep's folder.
 """
+_ALL = {**TABLES, **SWEEP_TABLES}
 
 
 def metrics_page() -> str:
     """A section for each table."""
-    sections = [_section(name) for name in TABLES]
+    sections = [_section(name) for name in _ALL]
     return MADE.format(source="sim/definitions/") + "\n".join([_INTRO, *sections])
 
 
 def _section(name: str) -> str:
-    row, columns = TABLES[name]
-    known = {column for other in _before(name) for column in TABLES[other].columns}
-    new = [column for column in columns if column not in known]
-    text = f"## `{name}`\n\nA row is {row}.\n\n"
-    if len(new) < len(columns) and known:
-        shared = [column for column in columns if column in known]
-        text += f"As in the tables above: {_names(shared)}.\n\n"
-    return text + table(["column", "unit", "meaning"], [_row(column) for column in new])
+    """What is not defined in the tables before it, and what is, by name."""
+    row, columns = _ALL[name]
+    before = {other: _ALL[other].columns for other in _before(name)}
+    new = [column for column in columns if not any(column in known for known in before.values())]
+    whole = [other for other, known in before.items() if set(known) <= set(columns)]
+    told = {*new, *(column for other in whole for column in before[other])}
+    shared = [f"all of {code(other)}" for other in whole]
+    shared += [_names([column]) for column in columns if column not in told]
+    text = f"## `{name}`\n\nA row is {row}.\n"
+    if shared:
+        text += f"\nAs in the tables above: {', '.join(shared)}.\n"
+    if new:
+        text += "\n" + table(["column", "unit", "meaning"], [_row(column) for column in new])
+    return text
 
 
 def _before(name: str) -> list[str]:
-    names = list(TABLES)
+    names = list(_ALL)
     return names[: names.index(name)]
 
 

@@ -59,8 +59,6 @@ class _Sections:
     def rows(self, schema: Node, prefix: str = "") -> Iterator[list[str]]:
         """A row for each key of a mapping, and of the mappings in it without a section."""
         for key, value in schema["properties"].items():
-            if "const" in value:
-                continue  # which kind it is says the title
             path, inner = self._into(prefix + key, value)
             nested = [n for n in self._mappings(inner) if n not in self.titles]
             yield [

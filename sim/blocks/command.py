@@ -61,22 +61,25 @@ def _still(chosen: Chosen, time_s: float | None, window: Window) -> tuple[str, l
     if time_s is None:
         telling = Telling(window)
         watch(chosen, telling, window)
-        return telling.why, _seen([] if telling.frame is None else [telling.frame], "--window")
+        frames = [] if telling.frame is None else [telling.frame]
+        return telling.why, _seen(frames, f"--window: got {window.text}", chosen)
     at_time = AtTime(round(time_s * 1e9))
     watch(chosen, at_time, Window())
-    return "", _seen([] if at_time.frame is None else [at_time.frame], "--time")
+    frames = [] if at_time.frame is None else [at_time.frame]
+    return "", _seen(frames, f"--time: got {time_s:g}", chosen)
 
 
 def _film(chosen: Chosen, window: Window) -> tuple[str, list[Frame]]:
     film = Film(window, _MOST_FRAMES)
     watch(chosen, film, window)
     why = f"one step in {film.stride} shown" if film.stride > 1 else ""
-    return why, _seen(film.frames, "--window")
+    return why, _seen(film.frames, f"--window: got {window.text}", chosen)
 
 
-def _seen(frames: list[Frame], option: str) -> list[Frame]:
+def _seen(frames: list[Frame], what_came: str, chosen: Chosen) -> list[Frame]:
     if not frames:
-        raise UserError(f"{option}: no step of the run is there, expected a time before its end")
+        end_s = chosen.requests["finished_ns"].max() / 1e9
+        raise UserError(f"{what_came}, where no step is computed; the run ends at {end_s:.3f} s")
     return frames
 
 

@@ -1,5 +1,6 @@
 """What `kvsim demo --watch` shows: the blocks, as the toy model writes."""
 
+import textwrap
 import time
 
 from rich.console import Console
@@ -11,7 +12,7 @@ from sim.blocks.looks import blocks_words
 from sim.blocks.terminal import terminal_text
 from sim.demo import Demo, result_lines
 
-_OTHER_LINES = 7  # legend, counts, and empty ones
+_OTHER_LINES = 4  # empty ones, and one below all
 _NO_TERMINAL = 100_000  # lines
 
 
@@ -38,11 +39,10 @@ def _last(demo: Demo, console: Console) -> Text:
 
 
 def _view(demo: Demo, frame: Frame, console: Console) -> Text:
-    results = result_lines(demo)
+    counts = textwrap.wrap(f"step {frame.step}: {blocks_words(frame)}", console.width)
+    results = [line[: console.width] for line in result_lines(demo)]
     height = console.height if console.is_terminal else _NO_TERMINAL
-    most_rows = height - len(results) - _OTHER_LINES
-    text = terminal_text(frame, console.width, most_rows)
-    text.append(f"\nstep {frame.step}: {blocks_words(frame)}\n\n")
-    for line in results:
-        text.append(f"{line[: console.width]}\n")
+    text = terminal_text(frame, console.width, height - len(counts) - len(results) - _OTHER_LINES)
+    for line in ("", *counts, "", *results):
+        text.append(f"{line}\n")
     return text

@@ -17,11 +17,13 @@ _WORDS = {"reserved": "reserved", "over_reserved": "reserved for nothing", "cach
 _CELL_WIDTH = 3  # with the gap
 
 
-def terminal_text(frame: Frame, width: int, most_rows: int) -> Text:
+def terminal_text(frame: Frame, width: int, most_lines: int) -> Text:
     """A frame in lines of at most so many characters, with a legend below.
 
-    most_rows: of more than these, those without anything in them are put together.
+    most_lines: where there are more, rows without anything in them are put together.
     """
+    legend = _legend(frame, width)
+    most_rows = most_lines - len(legend) - 1
     num_columns = 8
     while num_columns < 32 and 6 + 2 * num_columns * _CELL_WIDTH <= width:
         num_columns *= 2
@@ -38,7 +40,8 @@ def terminal_text(frame: Frame, width: int, most_rows: int) -> Text:
             for cell in frame.cells[first : first + num_columns]:
                 text.append(" ").append_text(_cell(cell))
             text.append("\n")
-    text.append("\n").append_text(_legend(frame)).append("\n")
+    for line in (Text(), *legend):
+        text.append_text(line).append("\n")
     return text
 
 
@@ -65,8 +68,8 @@ def _cell(cell: Cell) -> Text:
     )
 
 
-def _legend(frame: Frame) -> Text:
-    """What the signs of this frame mean."""
+def _legend(frame: Frame, width: int) -> list[Text]:
+    """What the signs of this frame mean, in lines."""
     parts = [Text.assemble(_cell(Cell(("1",), 1, 2, "tail")), " of prompt 1, half full")]
     if any(len(cell.holders) > 1 for cell in frame.cells):
         parts.append(Text.assemble(_cell(Cell(("1", "2"), 1, 1, "tail")), " shared by 2"))
@@ -75,4 +78,11 @@ def _legend(frame: Frame) -> Text:
         if name in rests:
             holders = ("1",) if name in _RESERVED else ()
             parts.append(Text.assemble(_cell(Cell(holders, 0, 1, name)), f" {words}"))
-    return Text("   ").join(parts)
+    lines = parts[:1]
+    for part in parts[1:]:
+        longer = Text("   ").join((lines[-1], part))
+        if longer.cell_len <= width:
+            lines[-1] = longer
+        else:
+            lines.append(part)
+    return lines

@@ -18,6 +18,7 @@ from sim.commands.app import (
     app,
     chosen_format,
 )
+from sim.errors import UserError
 
 
 class RunFormat(StrEnum):
@@ -111,6 +112,8 @@ def demo(
     """
     from sim.demo import Demo, print_demo
 
+    if watch and as_json:
+        raise UserError("--json: got it with --watch, expected one of the two")
     shown = Demo(
         prompts,
         max_new_tokens=max_new,

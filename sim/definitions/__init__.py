@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from sim.definitions.column import Column
 from sim.definitions.records import GAPS, REQUESTS, STEPS
-from sim.definitions.summary import CLASSES, REPLICAS, SUMMARY
+from sim.definitions.summary import CLASSES, REPLICAS, SUMMARY, SWEEP
 
-__all__ = ["TABLES", "Column", "Table"]
+__all__ = ["SWEEP_TABLES", "TABLES", "Column", "Table"]
 
 
 class Table(NamedTuple):
@@ -26,4 +26,7 @@ TABLES = {
     "gaps.csv": Table("a replica and a bucket of gaps between tokens", GAPS),
     "replicas.csv": Table("a replica, where there are several", REPLICAS),
     "classes.csv": Table("a class of requests, where there are any", CLASSES),
+}
+SWEEP_TABLES = {
+    "table.csv": Table("a system, a point of the sweep and a seed, of `kvsim sweep`", SWEEP),
 }

@@ -95,6 +95,29 @@ _MEMORY = (
 )
 
 SUMMARY = (*KEYS, *_COUNTS, *_LATENCIES, _ITL, *_CACHE, *_MEMORY)
+# What `sim.steady.measure` adds.
+_STEADY = (
+    one(
+        "warmup_s",
+        "s",
+        "of the start of the run, which do not count; `span_s`, ITL and "
+        "`prefix_evicted_for_mean_s` are of the whole run nevertheless",
+    ),
+    one(
+        "measured_s",
+        "s",
+        "the time that counts, from there to the last arrival. In sweeps and plans it stands for "
+        "`span_s` in `output_tokens_per_s`, `requests_per_s` and `goodput_per_s`, which are of "
+        "requests that end in it",
+    ),
+    one(
+        "fell_back",
+        "",
+        "whether the whole run counts, since too few requests are sent or end in the time that "
+        "would be left",
+    ),
+)
+SWEEP = (*SUMMARY, *_STEADY)
 REPLICAS = (*KEYS, one("replica", "", "its number, from 0"), *SUMMARY[len(KEYS) :])
 CLASSES = (
     *KEYS,

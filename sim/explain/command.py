@@ -9,7 +9,7 @@ from rich.table import Table
 
 from sim.errors import UserError
 from sim.explain.bands import LATENCIES, SLOW, Band, band, largest_parts, verdict
-from sim.explain.selection import read_steps, select
+from sim.explain.selection import as_numbers, read_steps, select
 from sim.explain.timeline import timeline
 from sim.explain.words import WORDS
 from sim.progress import busy
@@ -43,7 +43,11 @@ def explain(
         for latency in LATENCIES
     }
     if as_json:
-        print(json.dumps({"run": run, **{name: _as_json(name, b) for name, b in bands.items()}}))
+        print(
+            json.dumps(
+                {"run": as_numbers(run), **{name: _as_json(name, b) for name, b in bands.items()}}
+            )
+        )
         return
     print(f"{_name(run)}\n")
     for latency, of_latency in bands.items():
@@ -111,7 +115,7 @@ def _explain_request(
         events = timeline(rows.iloc[0], read_steps(folder, run))
     if as_json:
         listed = [{"time_ns": time_ns, "event": words} for time_ns, words in events]
-        print(json.dumps({"run": run, "request": number, "events": listed}))
+        print(json.dumps({"run": as_numbers(run), "request": number, "events": listed}))
         return
     print(f"request {number} of {_name(run)}\n")
     for time_ns, words in events:

@@ -28,6 +28,11 @@ def select(
     return run, of_run(requests, run)
 
 
+def as_numbers(run: dict[str, str]) -> dict[str, str | int]:
+    """What tells a run from the others; the seed is a number."""
+    return {**run, "seed": int(run["seed"])}
+
+
 def read_steps(folder: Path, run: dict[str, str]) -> pd.DataFrame:
     """The steps of a run."""
     return of_run(read_table(folder, "steps"), run)

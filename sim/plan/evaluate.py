@@ -13,6 +13,7 @@ from sim.metrics import Row
 from sim.parallel import LOCAL, Backend
 from sim.plan.evaluation import BROKEN, RATIO, Evaluation, Verdict
 from sim.plan.limits import slow_parts
+from sim.plan.replications import longer
 from sim.plan.slo import FloatArray, Promises, seconds
 from sim.records import Records
 from sim.scenario import Scenario
@@ -52,7 +53,7 @@ class Evaluator:
 
     def glance(self, scenario: Scenario) -> tuple[Verdict, Evaluation]:
         """With two seeds, where both are far from the limit on one side; else UNSURE."""
-        (found,) = self.evaluate_all([scenario], GLANCE_RUNS)
+        found = self.evaluate(scenario, GLANCE_RUNS, lambda found: found.glance_verdict)
         return found.glance_verdict, found
 
     def judge(self, scenario: Scenario) -> tuple[Verdict, Evaluation]:
@@ -61,8 +62,9 @@ class Evaluator:
         Raises UserError and WorkloadError for what cannot be simulated.
         """
         for num in self._looks:
-            (found,) = self.evaluate_all([scenario], num)
-            if found.verdict is not Verdict.UNSURE or not found.is_steady:
+            found = self.evaluate(scenario, num, lambda found: found.verdict)
+            scenario = found.scenario
+            if found.verdict is not Verdict.UNSURE or not found.do_enough_end:
                 break
         return found.verdict, found
 
@@ -76,6 +78,20 @@ class Evaluator:
     def _confidence(self) -> float:
         """Of the intervals of one look: all looks together err in 5 % of cases (Bonferroni)."""
         return 1 - 0.05 / len(self._looks)
+
+    def evaluate(
+        self, scenario: Scenario, num_seeds: int, verdict: Callable[[Evaluation], Verdict]
+    ) -> Evaluation:
+        """With more requests where runs are over before they are steady, and break no promise.
+
+        Raises as `judge` does.
+        """
+        while True:
+            (found,) = self.evaluate_all([scenario], num_seeds)
+            is_told = found.is_steady or verdict(found) is Verdict.BROKEN
+            if is_told or not (more := longer(scenario)):
+                return found
+            scenario = more
 
     def evaluate_all(self, scenarios: list[Scenario], num_seeds: int) -> list[Evaluation]:
         """Each with so many seeds, the same of all. Raises as `judge` does."""
@@ -98,8 +114,13 @@ class Evaluator:
                 raise UserError(f"--slo: no request has anything to hold {name} against")
         names = tuple(self.promises.names)
         return [
-            Evaluation(tuple(rows[first : first + num_seeds]), names, self._confidence)
-            for first in range(0, len(rows), num_seeds)
+            Evaluation(
+                tuple(rows[place * num_seeds : (place + 1) * num_seeds]),
+                names,
+                self._confidence,
+                scenario=scenario,
+            )
+            for place, scenario in enumerate(scenarios)
         ]
 
 
@@ -132,7 +153,8 @@ def _row(warmup: Warmup, promises: Promises, job: Job) -> Row:
         "fell_back": metrics["fell_back"] and not is_batch,  # which has no warm-up to leave out
         **{f"{BROKEN}{slo}": share for slo, share in promises.broken(loaded, alone).items()},
         "load_rise": _rise(records, *(measured_ns or (0, stop_of(records)))),
-        "steady": is_batch or _is_steady(records),
+        "enough_end": is_batch or _num_ended(records, 0) >= FEWEST_COUNTED,
+        "growth_share": 0.0 if is_batch else _growth_share(records, measured_ns),
         **causes,
         "kept_share": promises.kept(loaded, alone),
         **{RATIO + name: ratio for name, ratio in ratios.items()},
@@ -143,10 +165,19 @@ def _comes_at_once(workload: Workload) -> bool:
     return workload.arrival_ns is not None and not bool(workload.arrival_ns.any())
 
 
-def _is_steady(records: Records) -> bool:
-    """Whether ten requests end while others come."""
-    is_ended = (records.requests["finished_ns"] <= stop_of(records)).fillna(False)
-    return bool(is_ended.sum() >= FEWEST_COUNTED)
+def _num_ended(records: Records, start_ns: int) -> int:
+    """Requests that end from then on while others come, or are refused."""
+    requests, stop_ns = records.requests, stop_of(records)
+    is_over = requests["finished_ns"].between(start_ns, stop_ns, inclusive="right").fillna(False)
+    is_refused = requests["finished_ns"].isna() & requests["arrival_ns"].between(start_ns, stop_ns)
+    return int((is_over | is_refused).sum())
+
+
+def _growth_share(records: Records, measured_ns: tuple[int, int] | None) -> float:
+    """By how much those in the system become more, as a share of those that are sent."""
+    start_ns, stop_ns = measured_ns or (0, stop_of(records))
+    num_sent = int(sent(records, start_ns, stop_ns).sum())
+    return (num_sent - _num_ended(records, start_ns)) / num_sent if num_sent else 0.0
 
 
 def _rise(records: Records, start_ns: int, stop_ns: int) -> float:

@@ -1,16 +1,18 @@
 """What runs of a configuration say of its promises."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 import numpy as np
 
 from sim.metrics import Row, half_width, half_width_95
+from sim.scenario import Scenario
 
 # Before the name of a promise, columns that say how far it is used up, and, of each request, by how
 # large a share of them it is broken.
 RATIO, BROKEN = "ratio ", "broken "
 
+_MOST_GROWTH = 0.03  # of the requests that are sent, of which so many more are served at the end
 _FAR = 1.5  # of the limit, or by so much below it: chance seldom takes both runs as far
 
 
@@ -26,14 +28,18 @@ class Verdict(Enum):
 class Evaluation:
     """A configuration after some runs.
 
-    rows: of each seed the metrics of `measure`, `kept_share`, a ratio for each promise, and
-        `steady`: whether enough requests end while others come.
+    rows: of each seed the metrics of `measure`, `kept_share`, a ratio for each promise,
+        `enough_end`: whether ten requests end while others come, and `growth_share`: by how much
+        the number of those that are served, or wait, rises in the measured time, as a share of
+        those that are sent.
     confidence: of the intervals by which a verdict is given.
+    scenario: of the runs but for their seeds.
     """
 
     rows: tuple[Row, ...]
     names: tuple[str, ...]
     confidence: float = 0.95
+    scenario: Scenario = field(kw_only=True)
 
     def interval(self, metric: str) -> tuple[float, float]:
         """Mean and half-width of the 95 % interval; nan for one seed, inf where any is."""
@@ -96,8 +102,20 @@ class Evaluation:
 
     @property
     def is_steady(self) -> bool:
-        """Whether enough requests end while others come, in every run."""
-        return all(row["steady"] for row in self.rows)
+        """Whether as many requests end as come: else a load beyond all limits keeps promises, for
+        as long as its queue is short.
+        """
+        return self.do_enough_end and self.growth_share <= _MOST_GROWTH
+
+    @property
+    def do_enough_end(self) -> bool:
+        """While others come, in every run."""
+        return all(row["enough_end"] for row in self.rows)
+
+    @property
+    def growth_share(self) -> float:
+        """See `rows`, in the mean of all."""
+        return self.mean("growth_share")
 
     @property
     def num_requests(self) -> int:

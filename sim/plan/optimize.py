@@ -119,6 +119,12 @@ def _state(name: str) -> Any:
     return TrialState[name]
 
 
+def _coarse_verdict(found: Evaluation) -> Verdict:
+    if found.worst[1] > 1:
+        return Verdict.BROKEN
+    return Verdict.KEPT if found.is_steady else Verdict.UNSURE
+
+
 def look_at(
     labels: dict[str, Any],
     goal: Goal,
@@ -135,10 +141,9 @@ def look_at(
     )
 
     def judge(place: int) -> tuple[Verdict, Evaluation]:
-        (found,) = evaluator.evaluate_all([goal.apply(goal.values[place])], GLANCE_RUNS)
-        if found.worst[1] > 1:
-            return Verdict.BROKEN, found
-        return (Verdict.KEPT if found.is_steady else Verdict.UNSURE), found
+        scenario = goal.apply(goal.values[place])
+        found = evaluator.evaluate(scenario, GLANCE_RUNS, _coarse_verdict)
+        return _coarse_verdict(found), found
 
     def merit_at(place: int) -> float:
         value = goal.values[place]

@@ -7,7 +7,7 @@ import pandas as pd
 
 from sim.errors import UserError
 from sim.plan.evaluate import Evaluator
-from sim.plan.evaluation import Evaluation
+from sim.plan.evaluation import Evaluation, Verdict
 from sim.plan.goals import Goal
 from sim.plan.limits import binding
 from sim.plan.prices import Prices, price_of
@@ -97,7 +97,10 @@ class Plan:
     def _ends_unsteady(self) -> bool:
         """Whether next to the answer it is the length of the runs that does not tell."""
         beyond = [place for place in self.boundary.tried if place > (self.boundary.kept or 0)]
-        return bool(beyond) and not self.boundary.tried[min(beyond)].is_steady
+        if not beyond:
+            return False
+        next_to_it = self.boundary.tried[min(beyond)]
+        return next_to_it.verdict is Verdict.UNSURE and not next_to_it.is_steady
 
     @property
     def doubts(self) -> list[str]:
@@ -194,7 +197,7 @@ def make_plan(goal: Goal, evaluator: Evaluator) -> Plan:
     )
     place = min(boundary.tried) if boundary.kept is None else boundary.kept
     return Plan(
-        scenario=goal.apply(goal.values[place]),
+        scenario=boundary.tried[place].scenario,
         system=evaluator.system,
         goal=goal,
         boundary=boundary,

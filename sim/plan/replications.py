@@ -1,10 +1,11 @@
-"""Other runs of the same load: seeds, and of a trace its stretches."""
+"""Other runs of the same load: seeds, of a trace its stretches, and longer ones."""
 
 from sim.scenario import Scenario
 from sim.scenario.file import with_settings
 from sim.sources import build_workload
 
 _STRETCHES = 60  # of a trace, to be drawn from
+_LONGER, _MOST_REQUESTS = 4, 20_000
 
 
 def with_replications(scenario: Scenario) -> Scenario:
@@ -20,6 +21,16 @@ def with_replications(scenario: Scenario) -> Scenario:
     scale = spec.shape.rate_scale if spec.shape else 1.0
     stretch_s = float(f"{arrival_ns[-1] / 1e9 * scale / _STRETCHES:.3g}")
     return with_settings(scenario, {"workload.shape.bootstrap_s": stretch_s})
+
+
+def longer(scenario: Scenario) -> Scenario | None:
+    """With four times as many requests; None where they are not drawn, or would be too many."""
+    num_requests = scenario.workload.requests
+    if scenario.workload.trace is not None or num_requests is None:
+        return None
+    if _LONGER * num_requests > _MOST_REQUESTS:
+        return None
+    return with_settings(scenario, {"workload.requests": _LONGER * num_requests})
 
 
 def whole_trace(scenario: Scenario) -> Scenario:

@@ -17,9 +17,12 @@ def unreachable(plan: Plan) -> str:
     place = min(plan.boundary.tried)
     even_at = f"even at {goal.words(place)}{goal.first if place == 0 else ''}"
     if ratio <= 1 and not found.is_steady:
+        why = f"fewer than {FEWEST_COUNTED} of {found.rows[0]['requests']} requests end"
+        if found.do_enough_end:
+            why = f"{found.growth_share:.0%} of the requests that come do not end"
         return (
-            f"no answer: {even_at} fewer than {FEWEST_COUNTED} of {found.rows[0]['requests']} "
-            "requests end while others come, so nothing is steady; expected more workload.requests"
+            f"no answer: {even_at} {why} while others come, so nothing is steady; expected more "
+            "workload.requests"
         )
     none_keeps = f"no {goal.noun} keeps {name}: {even_at}"
     if found.is_broken_by_refusals:
@@ -39,6 +42,9 @@ def answer_lines(findings: Findings) -> list[str]:
     lines += [*_boundary_lines(plan), f"what binds there: {plan.constraint}", _throughput(plan)]
     if prices:
         lines.append(_cost_line(plan, prices))
+    asked, made = (each.workload.requests for each in (plan.goal.apply(plan.answer), plan.scenario))
+    if made != asked:
+        lines.append(f"runs of {made:,} requests: {asked:,} are over before anything is steady")
     return lines
 
 

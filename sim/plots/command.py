@@ -1,5 +1,6 @@
 """What `kvsim plot` does: draw one figure of a run that is there."""
 
+import sys
 from pathlib import Path
 
 from sim.errors import UserError
@@ -23,3 +24,4 @@ def plot(folder: Path, name: str, out: Path, at: list[str]) -> None:
         raise UserError(f"{folder}: has no figure {name!r}, which needs {FIGURES[name].needs}")
     with whole_file(out) as path:
         save(figure, path)
+    print(f"written to {out}", file=sys.stderr)

@@ -9,16 +9,19 @@ from sim.binned import BINS_IN_WORDS, pool_shares
 from sim.one_run import OneRun, point_in_words
 from sim.plots.bars import Part, percent_bars
 from sim.plots.colours import LEDGER_COLOURS
-from sim.plots.style import SMALL, legend_below, panels, title
+from sim.plots.style import legend_below, panels, title
 
 
 def kv_memory(runs: list[OneRun]) -> Figure:
-    """The ledger over time, stacked, a panel for each run, each serving somebody."""
+    """The ledger over time, stacked, a panel for each run, each serving somebody.
+
+    All panels reach to the end of the longest run.
+    """
     systems = [run.system for run in runs]
     figure, panel_axes = panels(systems, 2.1, "simulated time (s)", shares_y=True)
     shown = used_classes(runs)
-    for axes, run in zip(panel_axes, runs, strict=True):
-        edges_s, shares = pool_shares(run.steps, shown)
+    over_time = [pool_shares(run.steps, shown) for run in runs]
+    for axes, (edges_s, shares) in zip(panel_axes, over_time, strict=True):
         axes.stackplot(
             np.repeat(edges_s, 2)[1:-1],  # each bin as a step
             100 * np.repeat(shares, 2, axis=1),
@@ -26,13 +29,10 @@ def kv_memory(runs: list[OneRun]) -> Figure:
             colors=[LEDGER_COLOURS[name] for name in shown],
         )
         axes.set_ylim(0, 100)
-        axes.margins(x=0)
-        axes.set_xlim(left=0)
+    panel_axes[0].set_xlim(0, max(edges_s[-1] for edges_s, _ in over_time))
     figure.supylabel("% of KV slots", fontsize="medium")
-    legend_below(figure)
-    where = point_in_words(runs[0])
-    figure.supxlabel(BINS_IN_WORDS, x=0.99, ha="right", **SMALL)
-    title(figure, f"KV memory over time, {where}")
+    legend_below(figure, note=BINS_IN_WORDS)
+    title(figure, f"KV memory over time, {point_in_words(runs[0])}")
     return figure
 
 

@@ -114,17 +114,23 @@ def panels(
     return figure, list(shown)
 
 
-def legend_below(figure: Figure, most_columns: int = 9) -> None:
-    """What is in any of the panels, each once."""
+def legend_below(figure: Figure, most_columns: int = 9, note: str | None = None) -> None:
+    """What is in any of the panels, each once, below a note on all of them."""
     handles = {
         label: handle
         for axes in figure.axes
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }
     num_columns = min(len(handles), most_columns)
-    figure.legend(
-        handles.values(), handles, frameon=False, loc="outside lower center", ncols=num_columns
+    below = figure.legend(
+        handles.values(),
+        handles,
+        title=note,
+        frameon=False,
+        loc="outside lower center",
+        ncols=num_columns,
     )
+    below.get_title().set(**SMALL)
 
 
 def title(figure: Figure, text: str) -> None:

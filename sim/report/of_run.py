@@ -8,13 +8,16 @@ from sim.prefix_shares import has_looked
 from sim.report import figures
 from sim.report.about import ending
 from sim.report.comparison import comparison
+from sim.report.extremes import extremes
 from sim.report.page import Block, Page, Plot, Section, Words
 from sim.report.slowest import slowest
+from sim.report.sweep_figures import over_each
 from sim.report.verdict import sentences
 from sim.run_command import assumptions
 from sim.run_folder import check_run, read_classes, read_replicas
 from sim.scenario.file import load_scenario
 from sim.shown import Shown, read_shown
+from sim.sweep.table import Swept, swept_keys
 
 _MOST_PANELS = 6  # of figures that have one for each system
 
@@ -29,17 +32,25 @@ def page_of_run(folder: Path) -> Page:
         title=scenario.name,
         about=f"{scenario.model} on {scenario.hardware}, {num_runs(shown)}, "
         f"kvsim {about['versions']['kvsim']}",
-        verdict=sentences(shown.at_point, shown.runs),
+        verdict=_verdict(shown),
         sections=[
             Section("Comparison", [comparison(shown.summary), Words(assumptions(scenario))]),
             *_within(folder),
-            Section("Throughput and latency", _curves(shown)),
+            Section("Throughput and latency", _curves(shown, scenario.sweep)),
             Section("Over time", _over_time(shown.runs), where),
             Section("Slow requests", _slow(shown.runs), where),
             *_skipped(about["notes"]),
             *ending(folder, scenario, about, "run"),
         ],
     )
+
+
+def _verdict(shown: Shown) -> list[str]:
+    """Of several points the best of all first, then of the one that is shown over time."""
+    first, *others = sentences(shown.at_point, shown.runs)
+    if not swept_keys(shown.summary):
+        return [first, *others]
+    return [*extremes(shown.summary), f"At the last point: {first}", *others]
 
 
 def _within(folder: Path) -> list[Section]:
@@ -60,13 +71,15 @@ def num_runs(shown: Shown) -> str:
     return ", ".join(f"{count} {what}{'s' * (count > 1)}" for count, what in counts)
 
 
-def _curves(shown: Shown) -> list[Block]:
+def _curves(shown: Shown, swept: Swept) -> list[Block]:
     plots: list[Block] = []
     if shown.key:
         about = "A click in the legend hides a system, a double click all others."
         plots.append(Plot("throughput", figures.throughput(shown.summary, shown.key), about))
         lines = "p50 solid, p90 dashed, p99 dotted; means over the seeds with 95 % intervals."
         plots.append(Plot("latency", figures.latency(shown.summary, shown.key), lines))
+    elif keys := swept_keys(shown.summary):
+        plots += over_each(shown.summary, keys, swept)
     about = f"{point_in_words(shown.runs[0])}, over all requests that were served."
     return [*plots, Plot("distributions", figures.distributions(shown.runs), about)]
 

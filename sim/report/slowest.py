@@ -8,7 +8,7 @@ from sim.one_run import OneRun
 from sim.plots.colours import HATCHED_PART, PART_COLOURS
 from sim.report.page import Bar, Cell, Table
 
-_NUM_SHOWN = 10  # of each system
+_MOST_OF_EACH, _LEAST_OF_EACH, _MOST_ROWS = 10, 3, 60  # of systems and of the table
 HEADINGS = (
     "system",
     "request",
@@ -25,13 +25,14 @@ HEADINGS = (
 
 def slowest(runs: list[OneRun]) -> Table:
     """Those of each run with the longest times to first token."""
-    return Table(HEADINGS, [row for run in runs for row in _rows(run)])
+    num_shown = min(_MOST_OF_EACH, max(_LEAST_OF_EACH, _MOST_ROWS // len(runs)))
+    return Table(HEADINGS, [row for run in runs for row in _rows(run, num_shown)])
 
 
-def _rows(run: OneRun) -> list[list[Cell | Bar]]:
+def _rows(run: OneRun, num_shown: int) -> list[list[Cell | Bar]]:
     served = run.requests.dropna(subset="finished_ns")
     ttft_ns = (served["first_token_ns"] - served["arrival_ns"]).astype("int64")
-    places = ttft_ns.sort_values(ascending=False, kind="stable").index[:_NUM_SHOWN]
+    places = ttft_ns.sort_values(ascending=False, kind="stable").index[:num_shown]
     return [_row(run.system, served.loc[place]) for place in places]
 
 

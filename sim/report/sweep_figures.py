@@ -1,6 +1,6 @@
 """The interactive figures of a sweep over anything but one number."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from textwrap import wrap
 
 import numpy as np
@@ -10,8 +10,17 @@ from sim.one_run import words
 from sim.over_seeds import is_number, over_seeds
 from sim.plots.scales import MOST_CELLS, is_time
 from sim.report.figures import LOG_SECONDS, Figure, add_intervals, colour, marker
+from sim.report.page import Plot
 from sim.report.panels import Axis, Trace, panels, rounded
-from sim.sweep.table import SHOWN, Swept, is_grid, point_means, swept_keys, values_in_order
+from sim.sweep.table import (
+    OF_SAMPLE,
+    SHOWN,
+    Swept,
+    is_grid,
+    point_means,
+    swept_keys,
+    values_in_order,
+)
 from sim.tables import number, seconds_in_words
 
 _MOST_LETTERS = 24  # in a line of a tick
@@ -19,6 +28,14 @@ _TIME_TICKS = {
     "tickvals": rounded(np.log10(LOG_SECONDS["tickvals"])),
     "ticktext": LOG_SECONDS["ticktext"],
 }
+
+
+def over_each(frame: pd.DataFrame, keys: list[str], swept: Swept) -> Iterator[Plot]:
+    """A figure for each key."""
+    means = "means over all other keys, with 95 % intervals over the seeds"
+    for place, key in enumerate(keys):
+        about = f"Over {words(key)}: {means if is_grid(frame) else OF_SAMPLE}."
+        yield Plot(f"key-{place}", by_key(frame, key, swept), about)
 
 
 def by_key(frame: pd.DataFrame, key: str, swept: Swept) -> Figure:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+import numpy as np
 import pandas as pd
 
 from sim.explain.bands import SLOW, band, largest_parts, verdict
@@ -16,7 +17,9 @@ _NAMES = {
     "ttft_mean_s": "mean TTFT",
     "tpot_mean_s": "mean TPOT",
 }
+_ROUNDING = 1e-9  # of a mean: what differs by less does not differ
 _EQUAL = 0.02  # of the throughput: what differs by less, as where all follow the load, is equal
+_MOST_NAMED = 6  # systems, in sentences
 _NEARLY_ALL = -95  # percent less, from where on their tenths count
 
 
@@ -29,17 +32,29 @@ def sentences(at_point: pd.DataFrame, runs: list[OneRun]) -> list[str]:
     num_seeds = at_point["seed"].nunique()
     where = point_in_words(runs[0], num_seeds)
     lines = [_best(at_point, where) if len(runs) > 1 else _alone(at_point, where)]
-    lines += [_limit(run, num_seeds) for run in runs]
+    lines += _refusals(at_point)
+    lines += [_limit(run, num_seeds) for run in runs[:_MOST_NAMED]]
     if len(runs) > 1:
-        lines += compared(at_point)
+        lines += list(compared(at_point))[: _MOST_NAMED - 1]
+    if len(runs) > _MOST_NAMED:
+        lines.append(f"{len(runs) - _MOST_NAMED} more systems are in the tables below.")
     return [*lines, *doubt(at_point)]
+
+
+def _refusals(rows: pd.DataFrame) -> Iterator[str]:
+    """Of requests that fit nowhere, which then are in none of the latencies."""
+    for system, of_system in rows.groupby("system", sort=False):
+        num_refused, num_requests = (int(of_system[name].sum()) for name in ("refused", "requests"))
+        if num_refused:
+            yield f"{system} refuses {num_refused:,} of {num_requests:,} requests."
 
 
 def doubt(frame: pd.DataFrame) -> list[str]:
     """That nothing is known of other seeds, where nothing is."""
     if frame["seed"].nunique() > 1:
         return []
-    return ["One run each, so nothing tells how far another seed would differ."]
+    each = " each" if frame["system"].nunique() > 1 else ""
+    return [f"One run{each}, so nothing tells how far another seed would differ."]
 
 
 def _means(rows: pd.DataFrame, metric: str) -> str:
@@ -60,7 +75,9 @@ def _best(rows: pd.DataFrame, where: str) -> str:
     metric = "ttft_mean_s" if is_equal else "output_tokens_per_s"
     means = rows.groupby("system", sort=False)[metric].mean().dropna()
     ranked = list(means.sort_values(ascending=is_equal, kind="stable").index)
-    best, second = ranked[0], ranked[1] if len(ranked) > 1 else None
+    equal = [name for name in ranked if np.isclose(means[name], means[ranked[0]], rtol=_ROUNDING)]
+    best, *others = ranked
+    second = next((name for name in others if name not in equal), None)
     value = _means(rows[rows["system"] == best], metric)
     what = (
         f"the earliest first tokens, after {value} in the mean"
@@ -68,7 +85,12 @@ def _best(rows: pd.DataFrame, where: str) -> str:
         else f"the most, {value}"
     )
     even = ", with equal throughput" if is_equal else ""
-    return f"{best} gives {what} ({where}{even}){_lead(rows, metric, best, second)}."
+    gives = f"{best} gives" if len(equal) == 1 else f"{_listed(equal)} all give"
+    return f"{gives} {what} ({where}{even}){_lead(rows, metric, best, second)}."
+
+
+def _listed(names: list[str]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _lead(rows: pd.DataFrame, metric: str, best: str, second: str | None) -> str:
@@ -121,9 +143,12 @@ def compared(rows: pd.DataFrame, over: str = "") -> Iterator[str]:
             for _, row in differences(means, tuple(_NAMES)).iterrows()
             if not pd.isna(row["share"])
         ]
+        on = "on the same requests"
+        if shared["refused"].any():
+            on = "each over the requests that it serves"
         but = f" but {num_left_out}, where one of them serves nobody" if num_left_out else ""
         if found:
-            yield f"{system} against {first}, on the same requests{over}{but}: {', '.join(found)}."
+            yield f"{system} against {first}, {on}{over}{but}: {', '.join(found)}."
 
 
 def _where_both_serve(pair: pd.DataFrame) -> tuple[pd.DataFrame, int]:

@@ -16,6 +16,12 @@ class Window(NamedTuple):
     start_ns: int = 0
     end_ns: int | None = None
 
+    @property
+    def text(self) -> str:
+        """As it is asked for, FROM,TO in seconds."""
+        end = "" if self.end_ns is None else f"{self.end_ns / 1e9:g}"
+        return f"{self.start_ns / 1e9:g},{end}"
+
     def has(self, start_ns: int, end_ns: int) -> bool:
         """Whether anything of this stretch is in it."""
         return end_ns > self.start_ns and not self.is_past(start_ns)
@@ -35,6 +41,8 @@ def parse_window(text: str | None) -> Window:
         end_s = float(end or math.inf)
     except ValueError:
         start_s = end_s = math.nan
-    if not (comma and 0 <= start_s < end_s and start_s < math.inf):
+    if start_s >= end_s >= 0:
+        raise UserError(f"--window: got {text!r}, expected FROM less than TO")
+    if not (comma and 0 <= start_s < math.inf and end_s >= 0):
         raise UserError(f"--window: got {text!r}, expected FROM,TO in seconds, such as 2,3.5")
     return Window(round(start_s * 1e9), None if end_s == math.inf else round(end_s * 1e9))

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from sim.scenario.spec import LONGEST_S, Spec
+from sim.scenario.spec import LONGEST_S, Spec, at_key
 
 Overhead = Annotated[
     float, Field(ge=0, le=LONGEST_S, description="What a step costs besides, in seconds.")
@@ -98,6 +98,9 @@ class SiliconSpec(Spec):
 
 
 def _kind(value: Any) -> Any:
+    if isinstance(value, dict) and "kind" not in value:
+        kinds = ", ".join(map(repr, LATENCY_KINDS))
+        raise at_key("kind", f"missing, expected one of {kinds}")
     return {"kind": value} if isinstance(value, str) else value
 
 

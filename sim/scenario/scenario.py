@@ -62,7 +62,7 @@ class Scenario(Spec):
     """Everything that decides a result."""
 
     name: str = Field(
-        description="Names the run folder: letters, digits and . _ -, at most 60.",
+        description="Names the run folder: A-Z, a-z or a digit, then also . _ -; at most 60.",
         json_schema_extra={"pattern": f"^{_FOLDER_NAME}$"},
     )
     seed: int = Field(1, ge=0, le=2**63, description="Of all random streams.")
@@ -125,7 +125,9 @@ class Scenario(Spec):
     @classmethod
     def _can_name_a_folder(cls, name: str) -> str:
         if not re.fullmatch(_FOLDER_NAME, name):
-            raise ValueError(f"got {name!r}, expected letters, digits and . _ -, at most 60")
+            raise ValueError(
+                f"got {name!r}, expected A-Z, a-z or a digit, then also . _ -; at most 60"
+            )
         return name
 
     @field_validator("model")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.errors import UserError
+from sim.explain.selection import as_numbers
 from sim.rerun import Chosen, Window, choose, watch
 from sim.timeline.clip import clipped
 from sim.timeline.history import History
@@ -54,7 +55,7 @@ def write_timeline(
 def _about(chosen: Chosen, start_ns: int, end_ns: int, *, is_cut: bool) -> dict[str, Any]:
     return {
         "run": chosen.folder.name,
-        **chosen.run,
+        **as_numbers(chosen.run),
         "from_s": start_ns / 1e9,
         "to_s": end_ns / 1e9,
         "is_cut_by_events": is_cut,

@@ -14,7 +14,10 @@ from sim.watched import DoneStep, Watcher
 
 
 class History(Watcher):
-    """The parts of all replicas that touch a window, until there are too many: then it is full."""
+    """The parts of all replicas that touch a window, until there are too many: then it is full.
+
+    Not before it knows something of the window.
+    """
 
     def __init__(self, window: Window, most_events: int) -> None:
         self._window = window
@@ -28,11 +31,17 @@ class History(Watcher):
     @property
     def end_ns(self) -> int:
         """How far everything is known: the end of the run, or of a window that is over."""
-        last_ns = max(self._known_ns.values(), default=0)
+        return self._all_known_ns if self.is_full else self._last_ns
+
+    @property
+    def _last_ns(self) -> int:
+        return max(self._known_ns.values(), default=0)
+
+    @property
+    def _all_known_ns(self) -> int:
+        """Before this nothing can happen any more at replicas that compute."""
         busy = [replica for replica, count in self._num_in_flight.items() if count]
-        if not self.is_full:
-            return last_ns
-        return min((self._known_ns[replica] for replica in busy), default=last_ns)
+        return min((self._known_ns[replica] for replica in busy), default=self._last_ns)
 
     def parts(self) -> Parts:
         """All that is known, with what has not ended. To be asked once, at the end."""
@@ -60,7 +69,8 @@ class History(Watcher):
         self._known_ns[replica] = done.end_ns
         self._num_in_flight[replica] -= 1
         num_open = sum(of.num_open for of in self._replicas.values())
-        if self._parts.num_events + num_open > self._most_events:
+        is_in_window = self._all_known_ns > self._window.start_ns
+        if is_in_window and self._parts.num_events + num_open > self._most_events:
             self.is_full = True
             raise WindowOver
 

@@ -99,10 +99,10 @@ class ReplicaHistory:
         what = "swapped out" if first.status is Status.SWAPPED else "preempted"
         wait = Wait(self._number, what, name_of(first), now_ns, {})
         self._waits.begin(_key(first), wait)
-        for seq in first.outputs:
-            if seq in self._slots and seq.status is not Status.RUNNING:
-                self._preempted[seq] = (self._slots[seq] + 1, now_ns)
-                self._leave(seq, now_ns, "preempted")
+        self._preempted[first] = (self._slots[first] + 1, now_ns)
+        for seq in first.gang:
+            if seq in self._slots:
+                self._leave(seq, now_ns, "preempted" if seq is first else "its first is preempted")
 
     def _leave(self, seq: Sequence, now_ns: int, reason: str | None) -> None:
         """A sequence gives its slot back.

@@ -6,7 +6,11 @@ import pandas as pd
 import pytest
 
 from docs.generate import PAGES
-from sim.definitions import TABLES
+from sim.definitions import SWEEP_TABLES, TABLES
+from sim.experiment import plan_jobs, run_job
+from sim.scenario.file import load_scenario
+from sim.steady import Warmup, measure
+from sim.sweep.run import Measured, as_frame
 from tests.docs.pages import ROOT
 
 # All that gives a table a column of its own.
@@ -47,6 +51,13 @@ def test_every_column_is_defined_and_nothing_else_is(name: str, run: Path) -> No
     defined = [column for columns in TABLES[name].columns for column in columns.names]
     assert len(defined) == len(set(defined))
     assert set(defined) == set(pd.read_csv(run / name).columns)
+
+
+def test_every_column_of_a_sweep_is_defined_and_nothing_else_is(run: Path) -> None:
+    (job,) = plan_jobs(load_scenario(run / "scenario.yaml"))
+    frame = as_frame([Measured(job, measure(run_job(job).records, Warmup()))])
+    defined = [name for column in SWEEP_TABLES["table.csv"].columns for name in column.names]
+    assert sorted(defined) == sorted(frame.columns)
 
 
 def test_every_table_is_defined(run: Path) -> None:

@@ -9,9 +9,11 @@ from xml.etree import ElementTree
 import pandas as pd
 import pytest
 from PIL import Image
+from rich.cells import cell_len
 
 from engine.kv_manager import KVUsage
 from sim.blocks.command import draw_blocks
+from sim.blocks.demo import watch_demo
 from sim.blocks.frame import MOST_CELLS, Cell, Frame
 from sim.blocks.image import text_width
 from sim.blocks.layout import Heading, draw
@@ -19,6 +21,7 @@ from sim.blocks.looks import HOLDERS, colour_of
 from sim.blocks.marks import Box, Words, hatch_lines
 from sim.blocks.terminal import terminal_text
 from sim.blocks.watchers import AtTime, Film, Telling
+from sim.demo import Demo
 from sim.errors import UserError
 from sim.rerun import Window, choose, watch
 
@@ -150,12 +153,12 @@ def frame_with(cells: list[Cell], **changed) -> Frame:
     return Frame(cells=tuple(cells), **plain | changed)
 
 
-@pytest.mark.parametrize(("most_rows", "folds"), [(8, False), (7, True)])
-def test_empty_rows_of_a_pool_taller_than_the_terminal_are_one(most_rows, folds):
+@pytest.mark.parametrize(("most_lines", "folds"), [(10, False), (9, True)])
+def test_empty_rows_of_a_pool_taller_than_the_terminal_are_one(most_lines, folds):
     """Eight rows of eight blocks, the second and the last with something in them."""
     cells = [Cell((), 0, 4, "free")] * 64
     cells[9] = cells[63] = Cell(("7",), 4, 4, "tail")
-    text = terminal_text(frame_with(cells), 50, most_rows).plain
+    text = terminal_text(frame_with(cells), 50, most_lines).plain
     rows = text.partition("\n\n")[0].splitlines()
     firsts = [int(row.split()[0]) for row in rows]
     assert firsts == ([0, 8, 16, 56] if folds else list(range(0, 64, 8)))
@@ -286,9 +289,17 @@ def test_a_page_has_all_frames_and_needs_no_other_file(folder, tmp_path, films):
             {"animate": True},
             "expected a name ending in .gif or .html",
         ),
-        ("x.png", {"time_s": 99.0}, "--time: no step of the run is there"),
+        (
+            "x.png",
+            {"time_s": 99.0},
+            "--time: got 99, where no step is computed; the run ends at 0.",
+        ),
         ("x.gif", {"animate": True, "time_s": 0.1}, "--time: got it with --animate, expected"),
-        ("x.html", {"animate": True, "window": Window(99 * 10**9)}, "--window: no step"),
+        (
+            "x.html",
+            {"animate": True, "window": Window(99 * 10**9)},
+            "--window: got 99,, where no step",
+        ),
     ],
 )
 def test_mistakes_say_what_was_expected(folder, tmp_path, out, options, words):
@@ -303,3 +314,22 @@ def test_the_command_draws_and_says_of_what(kvsim_of_module, folder):
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr.startswith("static.png: step ")
     assert (kvsim_of_module.folder / "static.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("width", [30, 45, 60])
+def test_in_a_terminal_nothing_is_cut_however_narrow(width):
+    frame = frame_with([cell for cell in KINDS if cell.num_live or cell.rest in ("cached", "free")])
+    lines = terminal_text(frame, width, 100).plain.splitlines()
+    assert max(map(cell_len, lines)) <= width
+    assert all(words in "".join(lines) for words in ("half full", "shared by 2", "cached", "free"))
+
+
+@pytest.mark.parametrize("width", [30, 45])
+def test_the_demo_in_a_narrow_terminal_fits(capsys, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    demo = Demo(["hello world", "hello there"], max_new_tokens=4, block_size=4, num_blocks=64,
+                batching="continuous", enable_prefix_caching=True)  # fmt: skip
+    watch_demo(demo, 0)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(cell_len, lines)) <= width
+    assert "step 3: 7 of 64 blocks held, 1 of them by several" in " ".join(map(str.rstrip, lines))

@@ -95,7 +95,7 @@ def test_out_that_is_a_file_is_found_before_the_work_is_done(kvsim, call, out, m
 
     monkeypatch.setattr("sim.experiment.simulate", simulate)
     (kvsim.folder / "file").write_text("mine", "utf-8")
-    assert_is_a_mistake(call("run", "small.yaml", "--out", out), out, "not a directory")
+    assert_is_a_mistake(call("run", "small.yaml", "--out", out), out, "file is no folder")
     assert (kvsim.folder / "file").read_text("utf-8") == "mine"
 
 
@@ -122,6 +122,7 @@ def test_every_mistake_has_its_own_line(call):
         (("demo", "a", "--block-size", "0"), "--block-size"),
         (("demo", "a", "--batching", "dynamic"), "dynamic"),
         (("demo", ""), "empty"),
+        (("demo", "a", "--watch", "--json"), "--json: got it with --watch"),
         (("demo", "hello", "--num-blocks", "1"), "the pool has 1"),
     ],
 )

@@ -72,7 +72,7 @@ def test_slow_requests_are_told_what_they_wait_for(
 
 def test_means_of_parts_add_up_to_the_mean(kvsim_of_module, run_folder):
     found = explained(kvsim_of_module, run_folder, "--system", "slots", "--seed", "2")
-    assert found["run"] == {"system": "slots", "seed": "2"}
+    assert found["run"] == {"system": "slots", "seed": 2}
     for latency in ("ttft", "e2e"):
         for which in ("all", "slowest"):
             means = found[latency][which]
@@ -154,7 +154,7 @@ def test_point_of_a_sweep_is_chosen_by_its_values(kvsim):
         f"{folder}: has 2 such runs, expected one of --at engine.num_blocks=8, 16"
     )
     found = explained(kvsim, folder, "--system", "slots", "--at", "engine.num_blocks=16")
-    assert found["run"] == {"system": "slots", "engine.num_blocks": "16", "seed": "1"}
+    assert found["run"] == {"system": "slots", "engine.num_blocks": "16", "seed": 1}
 
 
 def test_mistakes_name_what_was_expected(kvsim_of_module, run_folder):

@@ -18,7 +18,9 @@ def axes_of(name: str, *values: float):
     goal = Goal(name, name, True, values, 0, 1, lambda _: None)
     tried = {
         place: Evaluation(
-            tuple({RATIO + NAMES[0]: 5.0 * is_last, RATIO + NAMES[1]: 0.5} for _ in range(2)), NAMES
+            tuple({RATIO + NAMES[0]: 5.0 * is_last, RATIO + NAMES[1]: 0.5} for _ in range(2)),
+            NAMES,
+            scenario=None,
         )
         for place in range(len(values))
         for is_last in [place == len(values) - 1]

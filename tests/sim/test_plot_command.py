@@ -92,9 +92,9 @@ def test_a_figure_that_a_run_does_not_have_says_what_it_needs(new_run, tmp_path)
             plot(folder, name, tmp_path / "x.png", [])
 
 
-def test_the_command_draws_and_says_nothing(kvsim, run_folder):
+def test_the_command_draws_and_says_where(kvsim, run_folder):
     done = kvsim("plot", str(run_folder), "--figure", "queues", "--out", "a.png")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "written to a.png\n")
     assert (kvsim.folder / "a.png").exists()
 
 

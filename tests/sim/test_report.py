@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from sim.report.comparison import comparison
-from sim.report.of_sweep import _best as sweep_best
-from sim.report.verdict import _best, compared
+from sim.report.extremes import _best as sweep_best
+from sim.report.verdict import _best, _refusals, compared
 from sim.run_folder import read_summary
 from tests.sim.chromium import Opened, chromium, needs_chromium
 
@@ -102,8 +102,10 @@ def test_verdict_names_the_best_system_and_its_lead_under_the_same_seeds(run_fol
         for name in ("one by one", "sharing")
     )
     lead = 100 * (fast - slow).mean() / slow.mean()
-    first, *_ = verdict_of((run_folder / "report.html").read_text("utf-8"))
-    assert first.startswith(f"sharing gives the most, {fast.mean():.0f} ± ")
+    best, _, first, *_ = verdict_of((run_folder / "report.html").read_text("utf-8"))
+    assert best.startswith(f"Most output tokens: {fast.mean():.0f} ± ")
+    assert ", by sharing at rate 50" in best
+    assert first.startswith(f"At the last point: sharing gives the most, {fast.mean():.0f} ± ")
     assert f"rate 50, mean of 3 runs), +{lead:.0f} ± " in first
     assert first.endswith("% against one by one, the next best.")
 
@@ -148,13 +150,28 @@ def test_systems_are_compared_where_both_serve_somebody():
         for seed in (1, 2)
     ]
     columns = ["system", "key", "seed", "output_tokens_per_s", "ttft_mean_s", "tpot_mean_s"]
-    frame = pd.DataFrame(rows, columns=columns)
+    frame = pd.DataFrame(rows, columns=columns).assign(refused=0)
     where = (frame["system"] == "b") & (frame["key"] == 1) & (frame["seed"] == 2)
     frame.loc[where, columns[3:]] = None
     (line,) = compared(frame, ", in the mean of all points")
     assert line.startswith(
         "b against a, on the same requests, in the mean of all points but 1, where one of them "
         "serves nobody: output tokens/s 0 ± 0 %, mean TTFT -50 ± 0 %"
+    )
+
+
+def test_what_is_refused_is_said_and_the_others_are_not_the_same_requests():
+    rows = summary_of(("a", 1, 100, 0.5), ("b", 1, 50, 0.5)).assign(requests=10, refused=[0, 3])
+    assert list(_refusals(rows)) == ["b refuses 3 of 10 requests."]
+    (line,) = compared(rows)
+    assert line.startswith("b against a, each over the requests that it serves: ")
+
+
+def test_systems_that_are_equal_are_all_named():
+    rows = summary_of(("a", 1, 100, 0.2), ("b", 1, 100, 0.2), ("c", 1, 100, 0.4))
+    assert _best(rows, "here").startswith(
+        "a and b all give the earliest first tokens, after 200 ms in the mean (here, with equal "
+        "throughput), -50 % against c, the next best"
     )
 
 

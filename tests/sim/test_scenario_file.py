@@ -188,7 +188,7 @@ REPLACED = {
     ("name: good", "name: a/b"): ("name", "'a/b'"),
     ("name: good", "name: 12"): ("name", "12", "string"),
     ("name: good\n", ""): ("name", "missing"),
-    ("kind: constant, ", ""): ("latency", "kind"),
+    ("kind: constant, ", ""): ("latency.kind: missing, expected one of", "constant", "silicon"),
     ("kind: constant", "kind: magic"): ("latency.kind", "'magic'", "constant", "roofline"),
     ("outputs: 4", "outputs: {uniform: {low: 5, high: 3}}"): (
         "workload.outputs.uniform.high",

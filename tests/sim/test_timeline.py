@@ -43,6 +43,23 @@ RUNS = {
     ).replace("unique: {lognormal: {mean: 8, sigma: 0.5}}", "unique: 8"),
     "computed": SCENARIO.partition("systems:")[0] + "runner: toy-lm\n",
 }
+# Four outputs of prompts of several chunks, of which some are preempted before the last of them.
+FORKS = """\
+name: forks
+engine: {block_size: 4, num_blocks: 32, max_num_seqs: 16, max_num_batched_tokens: 16,
+  max_model_len: 128, watermark: 0, reserve_full_isl: false}
+workload:
+  n: 4
+  requests: 14
+  arrivals: {closed_loop: {concurrency: 4, think_time_s: 0.003}}
+  prompts: {unique: 40}
+  outputs: {uniform: {low: 4, high: 14}}
+systems:
+  recompute: {}
+  swap: {preemption: swap, num_cpu_blocks: 64}
+"""
+BEAMS = FORKS.replace("n: 4", "n: 4\n  beam_search: {switch: 0.3}")
+RUNS |= {"forks": FORKS, "forked beams": BEAMS}
 SYSTEMS = ("plain", "async", "swap", "static", "contiguous")
 CASES = [("alone", system) for system in SYSTEMS]
 CASES += [
@@ -52,6 +69,7 @@ CASES += [
     ("beams", "default"),
     ("computed", "default"),
 ]
+CASES += [(run, system) for run in ("forks", "forked beams") for system in ("recompute", "swap")]
 
 
 @pytest.fixture(scope="module")
@@ -129,9 +147,9 @@ def test_slices_of_requests_begin_and_end_as_their_table_says(written, folders, 
         own = slices[row.request]
         assert min(e["ts"] for e in own) == row.admitted_ns
         assert max(map(end, own)) == row.finished_ns
-        ended = [e["args"]["output tokens"] for e in own if e["args"]["ends"] != "preempted"]
+        ended = [e["args"]["output tokens"] for e in own if "preempted" not in e["args"]["ends"]]
         assert sum(ended) == row.output_tokens
-        if run not in ("outputs", "beams"):
+        if run in ("alone", "replicas", "computed"):
             assert len(own) == row.preemptions + 1
 
 
@@ -197,7 +215,7 @@ def test_every_arrow_begins_in_a_slice_that_is_preempted_and_ends_where_it_resum
     starts, ends = ({e["id"]: e for e in of_phase(file, phase)} for phase in "sf")
     assert starts.keys() == ends.keys()
     preemptions = table(folders[run], "requests", system)["preemptions"].sum()
-    assert len(starts) >= preemptions
+    assert len(starts) == preemptions
     slices = of_phase(file, "X")
     for number, start in starts.items():
         name = start["name"].removesuffix(" resumes")
@@ -221,6 +239,16 @@ def test_every_arrow_begins_in_a_slice_that_is_preempted_and_ends_where_it_resum
 def test_the_scenario_preempts(folders):
     requests = table(folders["alone"], "requests", "plain")
     assert requests["preemptions"].sum() > 2
+
+
+@pytest.mark.parametrize(("run", "system"), [c for c in CASES if c[0].startswith("fork")])
+def test_of_outputs_that_have_not_forked_only_the_first_is_preempted(written, run, system):
+    requests = [e for e in of_phase(written(run, system), "X") if e["name"].startswith("request ")]
+    ends = {(e["name"].partition(".")[2], e["args"]["ends"]) for e in requests}
+    assert {("0", "preempted"), *((n, "its first is preempted") for n in "123")} <= ends
+    if run == "forks":  # those that have may be
+        others = [e["args"] for e in requests if not e["name"].endswith(".0")]
+        assert all(a["output tokens"] for a in others if a["ends"] == "preempted")
 
 
 @pytest.mark.parametrize(("run", "system"), CASES)
@@ -276,6 +304,18 @@ def test_a_window_has_what_touches_it(folders, written, run, system):
     assert sorted(shown) == sorted(cut)
 
 
+@pytest.mark.parametrize("run", ["alone", "replicas"])
+def test_too_few_events_for_a_late_window_say_how_many_are_enough(folders, run):
+    window = parse_window("0.3,0.4")
+    with pytest.raises(UserError, match=r"--events: got 1, expected at least \d+,") as mistake:
+        timeline(folders[run], "plain", window=window, most_events=1)
+    least = int(str(mistake.value).split("at least ")[1].partition(",")[0])
+    file = timeline(folders[run], "plain", window=window, most_events=least)
+    assert len(file["traceEvents"]) == least
+    with pytest.raises(UserError, match=f"--events: got {least - 1}, expected at least {least},"):
+        timeline(folders[run], "plain", window=window, most_events=least - 1)
+
+
 def test_equal_runs_give_equal_bytes_zipped_or_not(kvsim_of_module, folders, tmp_path):
     kvsim = kvsim_of_module
     for out in ("a.json", "a.json.gz"):
@@ -315,7 +355,13 @@ def test_mistakes_say_what_was_expected(folders, options, words):
     assert str(mistake.value).startswith(words)
 
 
-@pytest.mark.parametrize("text", ["2", "2,1", "a,b", "-1,3", "nan,2", "1,1", "inf,"])
+@pytest.mark.parametrize("text", ["2,1", "1,1", "0,0", "inf,"])
+def test_a_window_ends_after_it_begins(text):
+    with pytest.raises(UserError, match=f"got '{text}', expected FROM less than TO"):
+        parse_window(text)
+
+
+@pytest.mark.parametrize("text", ["2", "a,b", "-1,3", "nan,2", "2,-1", "1,nan"])
 def test_a_window_that_is_none_is_a_mistake(text):
     with pytest.raises(UserError, match="expected FROM,TO in seconds"):
         parse_window(text)

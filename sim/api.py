@@ -10,13 +10,14 @@
 import tempfile
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from sim.errors import UserError
 from sim.experiment import Result, keys_of, plan_jobs, run_jobs
 from sim.metrics import half_width_95, summarise
 from sim.plan.evaluate import Evaluator
@@ -27,6 +28,7 @@ from sim.plan.slo import Promises, parse_slos
 from sim.scenario import Scenario
 from sim.scenario.deployed import build_kv_size
 from sim.scenario.file import with_settings
+from sim.scenario.mistakes import shorten, validated
 from sim.steady import Warmup
 from sim.sweep.points import plan_points
 from sim.sweep.run import Runner, as_frame
@@ -80,13 +82,22 @@ def sweep(
     values: by key path, such as {"engine.block_size": [8, 16]}. warmup: `auto` (MSER-5), `none`,
     or seconds. folder: where results are kept, and found again by what decides them.
 
-    Raises UserError and WorkloadError as `simulate` does.
+    Raises UserError and WorkloadError as `simulate` does, and for values that are none.
     """
-    swept = {key: list(choice) for key, choice in values.items()}
-    full = Scenario.parse({**scenario.model_dump(exclude_unset=True), "sweep": swept})
+    if seeds < 1:
+        raise UserError(f"seeds: got {seeds}, expected 1 or more")
+    swept = {key: _listed(key, choice) for key, choice in values.items()}
+    full = validated({**scenario.model_dump(exclude_unset=True), "sweep": swept}, "values")
     jobs = plan_points(full, None, range(scenario.seed, scenario.seed + seeds))
     with _kept(folder) as kept:
         return as_frame(Runner(Store(Path(kept)), Warmup.parse(warmup)).run(jobs))
+
+
+def _listed(key: str, choice: Iterable[Any]) -> list[Any]:
+    """Raises UserError for a single value, of which a text would be one of letters."""
+    if isinstance(choice, str | Mapping) or not isinstance(choice, Iterable):
+        raise UserError(f"values: {key}: got {shorten(choice)}, expected a list of values")
+    return list(choice)
 
 
 def intervals(frame: pd.DataFrame, metrics: Iterable[str]) -> pd.DataFrame:
@@ -133,7 +144,9 @@ def plan(
     name = which_system(scenario, system)
     with _kept(folder) as kept:
         evaluator = Evaluator(name, promises, Store(Path(kept)), Warmup.parse(warmup), seeds)
-        return make_plan(find_goal(scenario, find, name), evaluator)
+        goal = find_goal(scenario, find, name)
+        whole = replace(goal, values=tuple(map(goal.plain, goal.values)))
+        return make_plan(whole, evaluator)
 
 
 def _kept(folder: Path | str | None) -> AbstractContextManager[Path | str]:

@@ -1,5 +1,6 @@
 """Commands that run many points, or search."""
 
+import math
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -95,6 +96,20 @@ class Find(StrEnum):
     NUM_BLOCKS = "num_blocks"
 
 
+def _rate(text: str) -> float:
+    """Raises UserError; Typer's own bounds say neither what came nor that inf is none."""
+    from sim.errors import UserError
+
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = math.nan
+    if not 1e-6 <= rate < math.inf:
+        expected = "expected requests per second above 0 (1e-06 or more), and finite"
+        raise UserError(f"--rate: got {text}, {expected}")
+    return rate
+
+
 @app.command()
 def plan(
     scenario: ScenarioFile,
@@ -109,7 +124,12 @@ def plan(
         Find, typer.Option(help="The highest rate or concurrency, or fewest replicas or blocks.")
     ] = Find.RATE,
     rate: Annotated[
-        float | None, typer.Option(min=1e-6, help="Requests (or sessions) per second to serve.")
+        float | None,
+        typer.Option(
+            parser=_rate,
+            metavar="<float range>",
+            help="Requests (or sessions) per second to serve.  [x>=1e-06]",
+        ),
     ] = None,
     settings: Annotated[
         list[str] | None,
@@ -174,11 +194,13 @@ def plan(
     from sim.errors import UserError
     from sim.parallel import Backend
     from sim.plan.command import Options, plan_scenario
+    from sim.whole_file import refuse_unwritable
 
     if trials is not None and not optimize:
         raise UserError(f"--trials: got {trials} without --optimize, expected both")
     if most_seeds is not None and most_seeds < seeds:
         raise UserError(f"--most-seeds: got {most_seeds}, expected {seeds} (--seeds) or more")
+    refuse_unwritable(out, out)
     options = Options(
         slo=slo,
         find=find.value,

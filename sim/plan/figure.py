@@ -3,12 +3,13 @@
 from collections.abc import Iterable
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullLocator
+from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from sim.plan.plan import Plan
 from sim.plots.colours import SYSTEM_COLOURS
-from sim.plots.scales import MOST_OF_LIMIT, WIDE
+from sim.plots.scales import MOST_OF_LIMIT, WIDE, log_ticks
 from sim.plots.style import SMALL, SYSTEM_MARKERS, tidy
 
 
@@ -39,7 +40,8 @@ def curve(plan: Plan) -> Figure:
         )
         means_of_all = (mean for mean, _ in points)
         beyond = _beyond(plan, zip(places, means_of_all, strict=True))
-        axes.plot(beyond, [MOST_OF_LIMIT] * len(beyond), "^", color=colour, ms=8, clip_on=False)
+        if beyond:  # a line of no points would take room as far as the corner of the figure
+            axes.plot(beyond, [MOST_OF_LIMIT] * len(beyond), "^", color=colour, ms=8, clip_on=False)
     axes.axhline(1, color="#555555", lw=1, ls="--")
     axes.text(1.01, 1, "limit", transform=axes.get_yaxis_transform(), va="center", **SMALL)
     if plan.answer is not None:
@@ -47,12 +49,7 @@ def curve(plan: Plan) -> Figure:
         words = plan.goal.words(plan.boundary.kept or 0)
         axes.set_title(f"Promises are kept at {words}", loc="left")
     axes.set_ylim(0, MOST_OF_LIMIT)
-    tried_values = [plan.goal.values[place] for place in places]
-    if max(tried_values) >= WIDE * min(tried_values):
-        axes.set_xscale("log")
-        axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter("{x:,.12g}")
-    axes.set_xlabel(plan.goal.heading)
+    _set_axis(axes, plan, [plan.goal.values[place] for place in places])
     axes.set_ylabel("share of the limit that is used")
     tidy(axes)
     figure.legend(frameon=False, loc="outside upper center", ncols=2)
@@ -62,6 +59,18 @@ def curve(plan: Plan) -> Figure:
     runs = f"{min(numbers)} to {max(numbers)} runs a point, {bars}"
     figure.supxlabel(runs, x=0.99, ha="right", **SMALL)
     return figure
+
+
+def _set_axis(axes: Axes, plan: Plan, values: list[float]) -> None:
+    """Of what was sought; values: that were tried."""
+    if max(values) >= WIDE * min(values):
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(FixedLocator(log_ticks(*axes.get_xlim())))
+        axes.xaxis.set_minor_locator(NullLocator())
+    elif plan.goal.name != "rate":  # whole numbers
+        axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
+    axes.xaxis.set_major_formatter("{x:,.12g}")
+    axes.set_xlabel(plan.goal.heading)
 
 
 def _beyond(plan: Plan, means: Iterable[tuple[int, float]]) -> list[float]:

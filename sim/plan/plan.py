@@ -32,6 +32,14 @@ class Plan:
     goal: Goal
     boundary: Boundary
 
+    def __repr__(self) -> str:
+        kept, noun = self.boundary.kept, self.goal.noun
+        if kept is None:
+            return f"<Plan of {self.system}: no {noun} keeps every promise>"
+        which = "highest" if self.goal.is_highest else "lowest"
+        answer = self.goal.words(kept)
+        return f"<Plan of {self.system}: {which} {noun} that keeps every promise: {answer}>"
+
     @property
     def num_gpus(self) -> int:
         """GPUs of all replicas."""

@@ -13,8 +13,8 @@ from sim.plots.scales import WIDE
 from sim.plots.style import (
     SECONDS,
     SMALL,
-    SYSTEM_DASHES,
     SYSTEM_MARKERS,
+    dash,
     label_seconds,
     legend,
     note_runs,
@@ -43,7 +43,7 @@ def latency(summary: pd.DataFrame, key: str) -> Figure:
     panels = {"ttft": "Time to first token", "tpot": "Time per output token"}
     for axes, (metric, title) in zip(figure.subplots(1, 2), panels.items(), strict=True):
         _draw_lines(axes, summary, key, f"{metric}_p99_s", line_style=":", with_label=False)
-        _draw_lines(axes, summary, key, f"{metric}_p50_s")
+        _draw_lines(axes, summary, key, f"{metric}_p50_s", line_style="-")
         if metric == "ttft":
             axes.set_yscale("log")
             label_seconds(axes.yaxis)
@@ -62,10 +62,13 @@ def _draw_lines(
     key: str,
     metric: str,
     *,
-    line_style: str = "-",
+    line_style: str | None = None,
     with_label: bool = True,
 ) -> None:
-    """Mean over the seeds against the key, one line a system, with 95 % confidence intervals."""
+    """Mean over the seeds against the key, one line a system, with 95 % confidence intervals.
+
+    line_style: of all; None: the system's own.
+    """
     for number, (system, rows) in enumerate(summary.groupby("system", sort=False)):
         found = over_seeds(rows, key, metric)
         has_intervals = found["half_width"].notna().any()
@@ -76,7 +79,7 @@ def _draw_lines(
             label=str(system) if with_label else None,
             color=SYSTEM_COLOURS[number % len(SYSTEM_COLOURS)],
             marker=SYSTEM_MARKERS[number % len(SYSTEM_MARKERS)],
-            linestyle=line_style,
+            linestyle=line_style or dash(number),
             markersize=5,
             capsize=3,
         )
@@ -107,7 +110,7 @@ def latency_distribution(runs: list[OneRun]) -> Figure:
                 seconds,
                 label=run.system,
                 color=SYSTEM_COLOURS[number % len(SYSTEM_COLOURS)],
-                linestyle=SYSTEM_DASHES[number // len(SYSTEM_COLOURS) % len(SYSTEM_DASHES)],
+                linestyle=dash(number),
             )
         axes.set_xscale("log")
         label_seconds(axes.xaxis)

@@ -15,14 +15,21 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
+from sim.plots.colours import SYSTEM_COLOURS
+
 SYSTEM_MARKERS = "osD^vPX"  # one more than colours: 42 systems before a pair repeats
-SYSTEM_DASHES = ("-", "--", ":", "-.")  # of lines without markers, by turns through the colours
+_SYSTEM_DASHES = ("-", "--", ":", "-.")
 _MOST_IN_A_COLUMN = 4
 _LETTER_INCHES, _HANDLE_INCHES = 0.09, 0.75  # of a legend: at most, handle and gaps
 _MOST_LETTERS = 24  # in a line of a label below an axis
 _LETTERS_BELOW = 36  # an axis of the narrowest panels, 3.6 inches
 SMALL: dict[str, Any] = {"fontsize": "small", "color": "#555555"}
 SECONDS = FuncFormatter(lambda s, _: f"{s:g} s" if s >= 1 else f"{s * 1000:g} ms")
+
+
+def dash(number: int) -> str:
+    """Of the line of a system with a number, by turns through the colours."""
+    return _SYSTEM_DASHES[number // len(SYSTEM_COLOURS) % len(_SYSTEM_DASHES)]
 
 
 def save(figure: Figure, path: Path) -> None:
@@ -131,9 +138,14 @@ def title(figure: Figure, text: str) -> None:
     figure.suptitle(text, x=0.01, ha="left", fontsize="large")
 
 
-def note_runs(figure: Figure, summary: pd.DataFrame, *, has_bars: bool = True) -> None:
-    """Say below a figure how many runs its points are means of, and what its bars are."""
+def note_runs(
+    figure: Figure, summary: pd.DataFrame, *, has_bars: bool = True, note: str = ""
+) -> None:
+    """Say below a figure how many runs its points are means of, and what its bars are.
+
+    note: what is said before that.
+    """
     num_seeds = summary["seed"].nunique()
     several = f"mean of {num_seeds} runs" + ", bars: 95 % confidence interval" * has_bars
     text = several if num_seeds > 1 else "one run a point, so no interval"
-    figure.supxlabel(text, x=0.99, ha="right", **SMALL)
+    figure.supxlabel("; ".join(filter(None, (note, text))), x=0.99, ha="right", **SMALL)

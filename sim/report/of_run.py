@@ -17,7 +17,7 @@ from sim.run_command import assumptions
 from sim.run_folder import check_run, read_classes, read_replicas
 from sim.scenario.file import load_scenario
 from sim.shown import Shown, read_shown
-from sim.sweep.table import swept_keys
+from sim.sweep.table import Swept, swept_keys
 
 _MOST_PANELS = 6  # of figures that have one for each system
 
@@ -36,7 +36,7 @@ def page_of_run(folder: Path) -> Page:
         sections=[
             Section("Comparison", [comparison(shown.summary), Words(assumptions(scenario))]),
             *_within(folder),
-            Section("Throughput and latency", _curves(shown)),
+            Section("Throughput and latency", _curves(shown, scenario.sweep)),
             Section("Over time", _over_time(shown.runs), where),
             Section("Slow requests", _slow(shown.runs), where),
             *_skipped(about["notes"]),
@@ -71,7 +71,7 @@ def num_runs(shown: Shown) -> str:
     return ", ".join(f"{count} {what}{'s' * (count > 1)}" for count, what in counts)
 
 
-def _curves(shown: Shown) -> list[Block]:
+def _curves(shown: Shown, swept: Swept) -> list[Block]:
     plots: list[Block] = []
     if shown.key:
         about = "A click in the legend hides a system, a double click all others."
@@ -79,7 +79,7 @@ def _curves(shown: Shown) -> list[Block]:
         lines = "p50 solid, p90 dashed, p99 dotted; means over the seeds with 95 % intervals."
         plots.append(Plot("latency", figures.latency(shown.summary, shown.key), lines))
     elif keys := swept_keys(shown.summary):
-        plots += over_each(shown.summary, keys)
+        plots += over_each(shown.summary, keys, swept)
     about = f"{point_in_words(shown.runs[0])}, over all requests that were served."
     return [*plots, Plot("distributions", figures.distributions(shown.runs), about)]
 

@@ -15,7 +15,7 @@ from sim.report.page import Block, Page, Plot, Section, Words
 from sim.report.sweep_figures import heat_maps, over_each
 from sim.report.verdict import compared, doubt
 from sim.scenario.file import load_scenario
-from sim.sweep.table import SHOWN, read_sweep, swept_keys
+from sim.sweep.table import SHOWN, Swept, read_sweep, swept_keys
 
 
 def page_of_sweep(folder: Path) -> Page:
@@ -30,14 +30,14 @@ def page_of_sweep(folder: Path) -> Page:
         f"{frame['seed'].nunique()} seeds, kvsim {about['versions']['kvsim']}",
         verdict=[*extremes(frame), *compared(frame, ", in the mean of all points"), *doubt(frame)],
         sections=[
-            Section("Figures", list(_plots(frame))),
+            Section("Figures", list(_plots(frame, scenario.sweep))),
             Section("Comparison", [comparison(frame), Words(about["notes"])]),
             *ending(folder, scenario, about, f"sweep {about['options']}"),
         ],
     )
 
 
-def _plots(frame: pd.DataFrame) -> Iterator[Block]:
+def _plots(frame: pd.DataFrame, swept: Swept) -> Iterator[Block]:
     keys = swept_keys(frame)
     numbers = [key for key in keys if is_number(frame[key])]
     if len(keys) == 1 and numbers:
@@ -49,5 +49,5 @@ def _plots(frame: pd.DataFrame) -> Iterator[Block]:
         for metric, title in SHOWN.items():
             if frame[metric].notna().any():
                 about = f"{title.capitalize()}: means over the seeds."
-                yield Plot(f"map-{metric}", heat_maps(frame, metric), about)
-    yield from over_each(frame, keys)
+                yield Plot(f"map-{metric}", heat_maps(frame, metric, swept), about)
+    yield from over_each(frame, keys, swept)

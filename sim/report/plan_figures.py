@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from sim.metrics import half_width
-from sim.plots.scales import MOST_OF_LIMIT, WIDE
+from sim.plots.scales import MOST_OF_LIMIT, WIDE, log_ticks
 from sim.report.figures import Figure, colour, marker
 from sim.report.panels import Trace, panels, rounded
 
@@ -24,7 +24,7 @@ def curve(runs: pd.DataFrame, plan: dict[str, Any]) -> Figure:
     ]
     x_axis: dict[str, object] = {"title": {"text": plan["heading"]}}
     if runs[goal].max() >= WIDE * runs[goal].min() > 0:
-        x_axis |= {"type": "log", "tickvals": _ticks(runs[goal].min(), runs[goal].max())}
+        x_axis |= {"type": "log", "tickvals": log_ticks(runs[goal].min(), runs[goal].max())}
     y_axis = {"title": {"text": "share of the limit"}, "range": [0, MOST_OF_LIMIT * 1.02]}
     figure = panels([""], [traces], x_axis, [y_axis], row_px=340)
     limit = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": 1, "y1": 1}
@@ -42,12 +42,6 @@ def curve(runs: pd.DataFrame, plan: dict[str, Any]) -> Figure:
         )
     figure["layout"]["shapes"] = lines
     return figure
-
-
-def _ticks(low: float, high: float) -> list[float]:
-    """Some to a power of ten; Plotly would leave the zeros away."""
-    values = (digit * 10.0**power for power in range(-3, 9) for digit in (1, 2, 3, 5, 7))
-    return [value for value in values if low <= value <= high]
 
 
 def _label(text: str, **place: object) -> dict[str, object]:

@@ -21,16 +21,15 @@ from sim.run_command import assumptions
 from sim.scenario import Scenario
 from sim.scenario.file import dump_scenario, plain
 from sim.steady import Warmup
+from sim.sweep.notes import missed, of_window
 from sim.sweep.paired import differences
 from sim.sweep.points import load_swept, parse_share, plan_points, sampled
 from sim.sweep.run import Measured, Runner, as_frame
 from sim.sweep.store import Store
-from sim.sweep.table import ABOUT, TABLE
+from sim.sweep.table import ABOUT, METRICS, TABLE
 from sim.tables import number, summary_tables
 from sim.terminal import print_prose, print_table
 from sim.whole_file import refuse_unwritable, whole_file
-
-METRICS = ("output_tokens_per_s", "ttft_mean_s", "tpot_mean_s")  # whose intervals are watched
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,8 @@ def sweep_scenario(path: Path, settings: list[str], options: Options) -> Path:
     if not frame["finished"].any():
         raise UserError("none of the requests is served at any point; `kvsim run` says why")
     notes = [
-        _of_window(frame, warmup),
+        of_window(frame, warmup),
+        *([] if precision is None else missed(frame, precision)),
         *assumptions(scenario, sampled(scenario, options.sample))[1:],
     ]
     about = {
@@ -131,7 +131,7 @@ def _write(folder: Path, scenario: Scenario, frame: pd.DataFrame, about: dict[st
         path.write_text(dump_scenario(scenario), "utf-8")
     with whole_file(folder / ABOUT) as path:
         path.write_text(about_text(about, folder, [TABLE, "scenario.yaml"]), "utf-8")
-    drawn = figures.draw(folder / "figures", frame)
+    drawn = figures.draw(folder / "figures", frame, scenario.sweep)
     for old in set((folder / "figures").glob("[!.]*.png")) - set(drawn):
         old.unlink(missing_ok=True)
 
@@ -169,7 +169,7 @@ def _difference_table(paired: pd.DataFrame, first: str) -> Table:
     )
     for heading in ("system", *map(words, keys), "difference", "%"):
         table.add_column(heading, justify="right")
-    for row in paired[paired["metric"] == METRICS[0]].to_dict("records"):
+    for row in paired[paired["metric"] == "output_tokens_per_s"].to_dict("records"):
         half_width = row["half_width"]
         interval = "" if pd.isna(half_width) else f" ± {number(half_width)}"
         share = "-" if pd.isna(row["share"]) else _signed(round(row["share"] * 100))
@@ -180,24 +180,3 @@ def _difference_table(paired: pd.DataFrame, first: str) -> Table:
 
 def _signed(percent: int) -> str:
     return f"{percent:+d}" if percent else "0"
-
-
-def _of_window(frame: pd.DataFrame, warmup: Warmup) -> str:
-    num_seeds = frame["seed"].nunique()
-    runs = f"mean of {num_seeds} runs with different seeds; ± is the 95 % interval"
-    if num_seeds == 1:
-        runs = "one run a point: its sampling error is not known (see --seeds, --precision)"
-    if warmup.rule == "none":
-        return f"{runs}; every request of a run counts"
-    num_whole, why = (
-        int(frame["fell_back"].sum()),
-        "too few requests are sent or end while others come",
-    )
-    if num_whole == len(frame):
-        return f"{runs}; whole runs count, for {why}"
-    rule = "by MSER-5" if warmup.rule == "auto" else "as asked for"
-    longest = frame["warmup_s"].max()
-    cut = f"not counted: warm-up {rule} (at most {longest:.3g} s), and after the last arrival"
-    if not num_whole:
-        return f"{runs}; {cut}"
-    return f"{runs}; {cut}; of {num_whole} of {len(frame)} runs the whole counts, for {why}"

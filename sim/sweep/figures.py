@@ -2,22 +2,22 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.image import AxesImage
 
 from sim.one_run import words
 from sim.over_seeds import is_number, over_seeds
 from sim.plots.colours import SYSTEM_COLOURS
 from sim.plots.lines import latency, throughput
-from sim.plots.scales import MOST_CELLS, is_time
+from sim.plots.scales import is_time
 from sim.plots.style import (
     SECONDS,
     SYSTEM_MARKERS,
+    dash,
     label_seconds,
     label_values,
     legend,
@@ -25,29 +25,35 @@ from sim.plots.style import (
     save,
     tidy,
 )
-from sim.sweep.table import SHOWN, swept_keys
-from sim.tables import number
+from sim.sweep.heat_maps import heat_maps
+from sim.sweep.table import (
+    OF_SAMPLE,
+    SHOWN,
+    Swept,
+    is_grid,
+    point_means,
+    swept_keys,
+    values_in_order,
+)
 from sim.whole_file import whole_file
-
-FloatArray = npt.NDArray[np.float64]
 
 _MOST_LINES = 8
 _BESIDE = 0.12  # points of the next system or value, of the distance between categories
-_MOST_DECADES = 2  # of values, before colours and axes go by their logarithm
 
 
-def draw(folder: Path, frame: pd.DataFrame) -> list[Path]:
+def draw(folder: Path, frame: pd.DataFrame, swept: Swept) -> list[Path]:
     """PNG files into a folder: lines over one key; heat maps and grouped lines over two; over more,
-    each key by itself, all others as they come."""
+    or of a sample, each key by itself, all others as they come.
+    """
     written = []
-    for name, figure in _figures(frame):
+    for name, figure in _figures(frame, swept):
         with whole_file(folder / f"{name}.png") as path:
             save(figure, path)
         written.append(folder / f"{name}.png")
     return written
 
 
-def _figures(frame: pd.DataFrame) -> Iterator[tuple[str, Figure]]:
+def _figures(frame: pd.DataFrame, swept: Swept) -> Iterator[tuple[str, Figure]]:
     keys = swept_keys(frame)
     numbers = [key for key in keys if is_number(frame[key])]
     if len(keys) == 1 and numbers:
@@ -57,54 +63,16 @@ def _figures(frame: pd.DataFrame) -> Iterator[tuple[str, Figure]]:
     for metric in SHOWN:
         if not frame[metric].notna().any():
             continue
-        if len(keys) == 2:
-            if len(numbers) == 2:
-                yield f"{_short(metric)}_map", heat_maps(frame, metric)
+        if len(numbers) == len(keys) == 2:
+            yield f"{_short(metric)}_map", heat_maps(frame, metric)
+        if len(keys) == 2 and is_grid(frame):
             yield f"{_short(metric)}_lines", grouped_lines(frame, metric)
         elif keys:
-            yield f"{_short(metric)}_by_key", by_key(frame, metric)
+            yield f"{_short(metric)}_by_key", by_key(frame, metric, swept)
 
 
 def _short(metric: str) -> str:
     return metric.partition("_p")[0] if metric.startswith("ttft") else "throughput"
-
-
-def heat_maps(frame: pd.DataFrame, metric: str) -> Figure:
-    """A panel for each system: means over the seeds, a cell for each point."""
-    first, second = swept_keys(frame)
-    systems = list(frame["system"].unique())
-    figure = Figure(figsize=(1.5 + 4.2 * len(systems), 4.2), layout="constrained")
-    panels = figure.subplots(1, len(systems), squeeze=False)[0]
-    means = frame.groupby(["system", first, second])[metric].mean()
-    low, high = float(means.min()), float(means.max())
-    norm = "log" if low > 0 and high / low > 10**_MOST_DECADES else "linear"
-    for axes, system in zip(panels, systems, strict=True):
-        cells = means[system].unstack(first).sort_index(ascending=False)
-        image = axes.imshow(cells, cmap="cividis", norm=norm, aspect="auto")
-        image.set_clim(low, high)
-        axes.set_xticks(range(cells.shape[1]), [f"{value:g}" for value in cells.columns])
-        axes.set_yticks(range(cells.shape[0]), [f"{value:g}" for value in cells.index])
-        axes.set_xlabel(words(first))
-        axes.set_ylabel(words(second))
-        axes.set_title(str(system), loc="left")
-        if max(cells.shape) <= MOST_CELLS:
-            _write_values(axes, cells.to_numpy(float), image, metric)
-    bar = figure.colorbar(image, ax=list(panels), label=SHOWN[metric])
-    if is_time(metric):
-        bar.ax.yaxis.set_major_formatter(SECONDS)
-    note_runs(figure, frame, has_bars=False)
-    return figure
-
-
-def _write_values(axes: Axes, cells: FloatArray, image: AxesImage, metric: str) -> None:
-    shades = np.asarray(image.cmap(image.norm(cells)))  # [rows, columns, red to alpha]
-    is_dark = shades[..., :3] @ np.array([0.3, 0.6, 0.1]) < 0.5
-    for (row, column), value in np.ndenumerate(cells):
-        if np.isnan(value):
-            continue
-        text = SECONDS(float(f"{value:.2g}")) if is_time(metric) else number(value)
-        colour = "white" if is_dark[row, column] else "black"
-        axes.text(column, row, text, ha="center", va="center", fontsize=8, color=colour)
 
 
 def grouped_lines(frame: pd.DataFrame, metric: str) -> Figure:
@@ -116,7 +84,8 @@ def grouped_lines(frame: pd.DataFrame, metric: str) -> Figure:
     panels = figure.subplots(1, len(systems), squeeze=False, sharey=True)[0]
     for axes, system in zip(panels, systems, strict=True):
         of_system = frame[frame["system"] == system]
-        for place, (value, rows) in enumerate(of_system.groupby(group, dropna=False)):
+        by_value = of_system.groupby(group, dropna=False, sort=is_number(frame[group]))
+        for place, (value, rows) in enumerate(by_value):
             if place == _MOST_LINES:
                 break
             _line(axes, rows, over, metric, place, _value(value))
@@ -138,16 +107,23 @@ def _value(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def by_key(frame: pd.DataFrame, metric: str) -> Figure:
-    """A panel for each key: a line a system, the mean over all points with a value of the key."""
-    keys = swept_keys(frame)
+def by_key(frame: pd.DataFrame, metric: str, swept: Swept) -> Figure:
+    """A panel for each key: a line a system, the mean over all points with a value of the key.
+
+    Of a sample, the points themselves: at each value the others are other ones.
+    """
+    keys, has_lines = swept_keys(frame), is_grid(frame)
     num_columns = min(len(keys), 3)
     num_rows = -(-len(keys) // num_columns)
     figure = Figure(figsize=(4.6 * num_columns, 1 + 3.6 * num_rows), layout="constrained")
     panels = figure.subplots(num_rows, num_columns, squeeze=False, sharey=True).ravel()
     for axes, key in zip(panels, keys, strict=False):
+        values = values_in_order(frame, key, swept)
         for place, (system, rows) in enumerate(frame.groupby("system", sort=False)):
-            _line(axes, rows, key, metric, place, str(system))
+            if has_lines:
+                _line(axes, rows, key, metric, place, str(system))
+            else:
+                _points(axes, rows, key, metric, place, str(system), values)
         axes.set_xlabel(words(key))
     for axes in panels[: len(keys)]:  # once all are drawn, for they share their range
         _scale(axes, frame, metric)
@@ -155,8 +131,32 @@ def by_key(frame: pd.DataFrame, metric: str) -> Figure:
         axes.set_axis_off()
     figure.supylabel(SHOWN[metric], fontsize="medium")
     legend(figure, most_columns=4)
-    note_runs(figure, frame)
+    note_runs(figure, frame, has_bars=has_lines, note="" if has_lines else OF_SAMPLE)
     return figure
+
+
+def _points(
+    axes: Axes,
+    rows: pd.DataFrame,
+    key: str,
+    metric: str,
+    place: int,
+    label: str,
+    values: list[Any],
+) -> None:
+    """The mean over the seeds of each point; systems stand side by side at values of the key."""
+    means = point_means(rows, metric)
+    axes.plot(
+        np.array([values.index(value) for value in means[key]]) + _BESIDE * place,
+        means[metric],
+        label=label,
+        color=SYSTEM_COLOURS[place % len(SYSTEM_COLOURS)],
+        marker=SYSTEM_MARKERS[place % len(SYSTEM_MARKERS)],
+        linestyle="none",
+        markersize=5,
+    )
+    label_values(axes, [_value(value) for value in values])
+    tidy(axes)
 
 
 def _line(axes: Axes, rows: pd.DataFrame, key: str, metric: str, place: int, label: str) -> None:
@@ -173,7 +173,7 @@ def _line(axes: Axes, rows: pd.DataFrame, key: str, metric: str, place: int, lab
         label=label,
         color=SYSTEM_COLOURS[place % len(SYSTEM_COLOURS)],
         marker=SYSTEM_MARKERS[place % len(SYSTEM_MARKERS)],
-        linestyle="-" if is_line else "none",
+        linestyle=dash(place) if is_line else "none",
         markersize=5,
         capsize=3,
     )

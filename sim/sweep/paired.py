@@ -1,5 +1,7 @@
 """Systems against the first one, on the same requests."""
 
+from collections.abc import Collection
+
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -12,7 +14,7 @@ _Values = npt.NDArray[np.float64]
 _FOUND = ("seeds", "difference", "half_width", "share", "share_half_width")
 
 
-def differences(frame: pd.DataFrame, metrics: tuple[str, ...]) -> pd.DataFrame:
+def differences(frame: pd.DataFrame, metrics: Collection[str]) -> pd.DataFrame:
     """Of each system but the first, at every point: by how much it differs from the first.
 
     frame: see `as_frame`. Returns the columns system, the swept keys, metric, seeds, difference

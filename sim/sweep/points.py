@@ -9,6 +9,11 @@ from sim.scenario.file import Points, load_scenario, num_points, points, refuse_
 from sim.scenario.yaml_text import parse
 
 _MOST_RUNS = 100_000
+_SHARES = {  # option -> what it expects
+    "--precision": "half the width of an interval by its mean, above 0 and below 100 %, such as 5%",
+    "--attainment": "a share of the requests, above 0 and below 100 %, such as 90%: no finite "
+    "number of runs shows that all are kept",
+}
 
 
 def load_swept(
@@ -22,6 +27,7 @@ def load_swept(
     Raises UserError for mistakes, as `load_scenario` does.
     """
     overrides = [_as_override(setting) for setting in settings]
+    _refuse_twice(settings, overrides)
     scenario = load_scenario(path, overrides, checks_points=checks_points and sample is None)
     if sample is not None:
         sampled(scenario, sample, str(path))  # for the mistakes of those alone
@@ -41,6 +47,19 @@ def _as_override(setting: str) -> str:
         return setting
     several = isinstance(values, list) and len(values) > 1
     return f"sweep.{key_path}=[{text}]" if several else setting
+
+
+def _refuse_twice(settings: list[str], overrides: list[str]) -> None:
+    """Raise UserError for a key of several values that is there again, and would lose some."""
+    keys = [override.partition("=")[0] for override in overrides]
+    for key in keys:
+        plain = key.removeprefix("sweep.")
+        places = [place for place, other in enumerate(keys) if other in (plain, key)]
+        if plain != key and len(places) > 1:
+            raise UserError(
+                f"--set {settings[places[1]]}: got {plain} twice, expected all of its values in "
+                "one --set, with commas"
+            )
 
 
 def sampled(scenario: Scenario, sample: int | None, source: str = "sweep") -> Points:
@@ -91,11 +110,11 @@ def _spread(scenario: Scenario, num: int) -> list[int]:
 
 
 def parse_share(option: str, text: str) -> float:
-    """A share such as 5% or 0.05. Raises UserError, naming the option."""
+    """A share such as 5% or 0.05, of an option of `_SHARES`. Raises UserError, naming it."""
     try:
         value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
         value = -1.0
     if not 0 < value < 1:
-        raise UserError(f"{option}: got {text!r}, expected a share such as 5%")
+        raise UserError(f"{option}: got {text!r}, expected {_SHARES[option]}")
     return value

@@ -1,14 +1,16 @@
 """Runs what a sweep lacks, and repeats it until it is known well enough."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import Any, NamedTuple
 
 import pandas as pd
 
 from sim.experiment import Job, keys_of, run_job
 from sim.metrics import Row, half_width_95
+from sim.over_seeds import is_number
 from sim.parallel import LOCAL, Backend, over_cores
 from sim.steady import Warmup, measure
 from sim.sweep.store import Store, key_of
@@ -75,7 +77,7 @@ class Runner:
         num_seeds: int,
         *,
         precision: float,
-        metrics: Iterable[str],
+        metrics: Collection[str],
     ) -> list[Measured]:
         """Seed by seed until the 95 % interval of each metric of each point is so narrow.
 
@@ -95,23 +97,45 @@ def _measured(warmup: Warmup, job: Job) -> Row:
     return measure(run_job(job).records, warmup)
 
 
-def num_seeds_wanted(frame: pd.DataFrame, precision: float, metrics: Iterable[str]) -> int:
+def num_seeds_wanted(frame: pd.DataFrame, precision: float, metrics: Collection[str]) -> int:
     """Seeds with which every interval would be narrow enough, its deviation as it is now."""
-    labels = list(frame.columns[: frame.columns.get_loc("seed")])
     most = 0
-    for _, rows in frame.groupby(labels, sort=False, dropna=False):
-        for metric in metrics:
-            values = rows[metric].dropna().to_numpy(float)
-            half_width = half_width_95(values)
-            if half_width is None or not values.mean():
-                continue
-            ratio = half_width / abs(values.mean()) / precision
-            # At least one more where it is too wide: a metric may lack in some of the runs.
-            more = max(math.ceil(len(values) * ratio**2), len(rows) + 1)
-            most = max(most, len(rows) if ratio <= 1 else more)
+    for one in intervals(frame, metrics):
+        ratio = one.share / precision
+        # At least one more where it is too wide: a metric may lack in some of the runs.
+        more = max(math.ceil(one.num_values * ratio**2), one.num_runs + 1)
+        most = max(most, one.num_runs if ratio <= 1 else more)
     return most
 
 
+class Interval(NamedTuple):
+    """Of a metric at a point. point: system and swept values by key; share: half-width by mean."""
+
+    metric: str
+    point: dict[str, Any]
+    num_runs: int
+    num_values: int
+    share: float
+
+
+def intervals(frame: pd.DataFrame, metrics: Collection[str]) -> Iterator[Interval]:
+    """The 95 % interval of each metric at each point, where there is one and a mean but 0."""
+    keys = list(frame.columns[: frame.columns.get_loc("seed")])
+    for labels, rows in frame.groupby(keys, sort=False, dropna=False):
+        point = dict(zip(keys, labels, strict=True))
+        for metric in metrics:
+            values = rows[metric].dropna().to_numpy(float)
+            half_width = half_width_95(values)
+            if half_width is not None and values.mean():
+                share = half_width / abs(float(values.mean()))
+                yield Interval(metric, point, len(rows), len(values), share)
+
+
 def as_frame(measured: list[Measured]) -> pd.DataFrame:
-    """One tidy table: a row per system, point and seed; swept keys, seed, metrics."""
-    return pd.DataFrame([{**keys_of(one.job), **one.row} for one in measured])
+    """One tidy table: a row per system, point and seed; swept keys, seed, metrics.
+
+    Swept values of a key that are not all numbers are all text.
+    """
+    frame = pd.DataFrame([{**keys_of(one.job), **one.row} for one in measured])
+    keys = measured[0].job.labels if measured else {}
+    return frame.astype({key: str for key in keys if not is_number(frame[key])})

@@ -42,6 +42,31 @@ def test_sweep_gives_the_table_of_the_command(kvsim, scenario):
     assert len(list((kvsim.folder / "kept").rglob("*.json"))) == 4
 
 
+@pytest.mark.parametrize(
+    ("values", "seeds", "message"),
+    [
+        ({"engine.num_blocks": []}, 1, "values: sweep.engine.num_blocks: got [], expected"),
+        ({"engine.num_blocks": 8}, 1, "values: engine.num_blocks: got 8, expected a list of"),
+        ({"engine.num_blocks": "auto"}, 1, "values: engine.num_blocks: got 'auto', expected a"),
+        ({"engine.num_blocs": [8, 16]}, 1, "unknown key, did you mean num_blocks?"),
+        ({"engine.num_blocks": [8, 16]}, 0, "seeds: got 0, expected 1 or more"),
+    ],
+)
+def test_sweep_says_in_a_line_what_values_are_none(scenario, values, seeds, message):
+    with pytest.raises(UserError, match=re.escape(message)) as mistake:
+        api.sweep(scenario, values, seeds=seeds)
+    assert len(str(mistake.value).splitlines()) == 1
+
+
+def test_a_plan_has_a_whole_answer_and_says_it_in_a_line(kvsim):
+    scenario = api.Scenario.load(kvsim.folder / "small.yaml", "workload.requests=200")
+    found = api.plan(scenario, "ttft_p99<10s", find="replicas", seeds=(2, 2))
+    assert (found.answer, type(found.answer)) == (1, int)
+    assert repr(found) == (
+        "<Plan of default: lowest number of replicas that keeps every promise: 1 replica>"
+    )
+
+
 @pytest.mark.slow
 def test_plan_has_an_answer_a_curve_and_flags(scenario):
     scenario = api.Scenario.parse(

@@ -831,7 +831,8 @@ def test_without_a_steady_run_there_is_no_answer(kvsim):
     args = (*BURST, "--find", "replicas", "--rate", "1e5", "--quiet")
     done = kvsim("plan", "small.yaml", "--slo", "ttft_p99<1s", *args)
     assert done.returncode == 2
-    assert "no answer: even at 256 replicas fewer than 10 of 100 requests end" in done.stderr
+    assert "no answer: even at 256 replicas " in done.stderr
+    assert "% of the requests that come do not end while others come" in done.stderr
 
 
 def test_requests_that_all_come_at_once_need_no_steady_run(new_scenario, tmp_path):

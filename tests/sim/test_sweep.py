@@ -14,17 +14,21 @@ import pytest
 
 from sim import fingerprint
 from sim.errors import UserError
+from sim.experiment import Job
 from sim.over_seeds import over_seeds
 from sim.parallel import LOCAL
 from sim.run_folder import folder_for
 from sim.scenario.file import load_scenario, with_settings
+from sim.scenario.value_text import value_text
 from sim.steady import Warmup
 from sim.sweep.command import Options, _difference_table, sweep_scenario
-from sim.sweep.figures import heat_maps
+from sim.sweep.heat_maps import heat_maps
+from sim.sweep.notes import missed
 from sim.sweep.paired import differences
 from sim.sweep.points import load_swept, parse_share, plan_points
-from sim.sweep.run import num_seeds_wanted
+from sim.sweep.run import Measured, as_frame, num_seeds_wanted
 from sim.sweep.store import Store, key_of
+from sim.sweep.table import METRICS
 from sim.whole_file import refuse_unwritable
 
 GRID = ("--set", "engine.block_size=4,8", "--set", "workload.outputs=2,3,4")
@@ -49,6 +53,17 @@ def test_several_values_are_swept_and_one_is_set(small):
         ("default", 8, 5),
         ("default", 8, 6),
     ]
+
+
+@pytest.mark.parametrize("again", ["64", "64,128", "16,32"])
+def test_a_swept_key_given_twice_is_named(small, again):
+    """Whichever comes first; a key of one value that is set twice has the last one."""
+    settings = ["engine.block_size=16,32", "seed=2", f"engine.block_size={again}"]
+    for ordered in (settings, settings[::-1]):
+        expected = f"^--set {ordered[-1]}: got engine.block_size twice, expected all of its values"
+        with pytest.raises(UserError, match=expected):
+            load_swept(small, ordered)
+    assert load_swept(small, ["seed=2", "seed=3"]).seed == 3
 
 
 def test_values_may_be_mappings_and_lists(small):
@@ -174,16 +189,42 @@ def test_a_library_decides_where_it_takes_part(small, monkeypatch):
     assert "scipy" in fingerprint.versions({})
 
 
-def test_a_broken_result_is_none(tmp_path):
-    store = Store(tmp_path)
-    store.put("abc", {"x": 1.5, "y": None})
-    assert store.get("abc") == {"x": 1.5, "y": None}
-    (tmp_path / "ab" / "abc.json").write_text('{"x": 1')
-    assert store.get("abc") is None
-    for content in ("{}", "[1]", "null", ""):
-        (tmp_path / "ab" / "abc.json").write_text(content)
-        assert store.get("abc") is None
-    assert store.get("abd") is None
+KEPT = {"x": 1.5, "y": None, "z": float("inf"), "w": True}
+
+
+def test_a_result_is_found_again(tmp_path):
+    Store(tmp_path).put("abc", KEPT)
+    assert Store(tmp_path).get("abc") == KEPT
+    assert Store(tmp_path).get("abd") is None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("{}", "[1]", "null", "", '{"x": 1', '{"row": {"x": 1}}'),
+        json.dumps(KEPT),  # as results were kept before they had a digest
+    ],
+)
+def test_a_broken_result_is_none(tmp_path, content):
+    (tmp_path / "ab").mkdir()
+    (tmp_path / "ab/abc.json").write_text(content)
+    assert Store(tmp_path).get("abc") is None
+
+
+@pytest.mark.parametrize(("before", "after"), [('"x"', '"u"'), ("1.5", '"1.5"'), ("1.5", "1.6")])
+def test_a_result_that_was_changed_is_none(tmp_path, before, after):
+    Store(tmp_path).put("abc", KEPT)
+    file = tmp_path / "ab/abc.json"
+    text = file.read_text()
+    file.write_text(text.replace(before, after))
+    assert file.read_text() != text
+    assert Store(tmp_path).get("abc") is None
+
+
+def test_a_result_of_another_run_is_none(tmp_path):
+    Store(tmp_path).put("abc", KEPT)
+    (tmp_path / "ab/abc.json").rename(tmp_path / "ab/abd.json")
+    assert Store(tmp_path).get("abd") is None
 
 
 @pytest.mark.slow
@@ -199,6 +240,23 @@ def test_a_second_time_nothing_is_simulated(kvsim):
     more = kvsim("sweep", "small.yaml", *GRID, "--seeds", "3", "--format", "csv")
     assert len(sorted((kvsim.folder / "sweeps/small/results").rglob("*.json"))) == 18
     assert set(first.stdout.splitlines()) < set(more.stdout.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("key", "values", "texts"),
+    [
+        ("engine.block_size", [8, 16], [8, 16]),
+        ("engine.num_blocks", [1000, "auto"], ["1000", "auto"]),
+        ("workload.outputs", [1.5, {"fixed": 2}], ["1.5", '{"fixed": 2}']),
+    ],
+)
+def test_values_of_a_key_are_all_numbers_or_all_text(new_scenario, key, values, texts):
+    """Columns of one type: all that Parquet has."""
+    measured = [Measured(Job("a", {key: value}, new_scenario()), {"x": 1.0}) for value in values]
+    frame = as_frame(measured)
+    assert frame[key].tolist() == texts
+    written = pd.DataFrame({key: [value_text(value) for value in values]})
+    assert frame[[key]].to_csv() == written.to_csv()
 
 
 def test_the_table_has_a_row_for_each_run(kvsim):
@@ -369,6 +427,22 @@ def test_a_metric_that_lacks_in_some_runs_needs_more_of_them():
     assert num_seeds_wanted(frame, 0.13, ["x"]) == 6
 
 
+def test_a_precision_that_is_not_reached_is_said_with_the_widest_interval():
+    """Half-widths by Student's t at 1 degree of freedom, 12.706: of 99 and 101, 12.7 %."""
+    rows = [
+        ("a", point, seed, 100.0, 100.0 + sign * point, None)
+        for point in (0, 1)
+        for seed, sign in enumerate((-1, 1))
+    ]
+    frame = pd.DataFrame(rows, columns=["system", "block_size", "seed", *METRICS])
+    assert missed(frame, 0.13) == []
+    (note,) = missed(frame, 0.1)
+    assert note == (
+        "--precision: 10 % is not reached with 2 seeds, the most that are run: the widest 95 % "
+        "interval is ± 12.7 % of its mean, that of mean TTFT at a, block size 1"
+    )
+
+
 def test_a_heat_map_has_no_bars_to_speak_of():
     rows = [("a", x, y, seed, 100.0 * x + y) for x in (1, 2) for y in (1, 2) for seed in (1, 2, 3)]
     frame = pd.DataFrame(rows, columns=["system", "x", "y", "seed", "output_tokens_per_s"])
@@ -391,7 +465,7 @@ def test_precision_goes_on_until_the_interval_is_that_narrow(kvsim):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("--precision", "0"), "--precision: got '0', expected a share such as 5%"),
+        (("--precision", "0"), "--precision: got '0', expected half the width of"),
         (("--precision", "x"), "--precision: got 'x'"),
         (("--precision", ""), "--precision: got ''"),
         (("--warmup", "x"), "--warmup: got 'x'"),
@@ -428,10 +502,17 @@ def test_nothing_is_left_where_a_folder_can_be_written_to(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_shares():
-    assert parse_share("--x", "5%") == parse_share("--x", "0.05") == 0.05
-    with pytest.raises(UserError, match="--x: got '100%'"):
-        parse_share("--x", "100%")
+@pytest.mark.parametrize(
+    ("option", "text", "expected"),
+    [
+        ("--precision", "200%", "half the width of an interval by its mean, above 0 and below 100"),
+        ("--attainment", "100%", "a share of the requests, above 0 and below 100 %, such as 90%"),
+    ],
+)
+def test_shares(option, text, expected):
+    assert parse_share(option, "5%") == parse_share(option, "0.05") == 0.05
+    with pytest.raises(UserError, match=f"^{option}: got '{text}', expected {expected}"):
+        parse_share(option, text)
 
 
 def test_a_system_that_serves_nobody_differs_from_none():

@@ -24,13 +24,19 @@ def with_replications(scenario: Scenario) -> Scenario:
 
 
 def longer(scenario: Scenario) -> Scenario | None:
-    """With four times as many requests; None where they are not drawn, or would be too many."""
-    num_requests = scenario.workload.requests
-    if scenario.workload.trace is not None or num_requests is None:
+    """With four times as many requests, a trace by repeating it with new content.
+
+    None where these would be more than 20,000, or there is no number of them.
+    """
+    spec = scenario.workload
+    num_requests = spec.requests or (len(build_workload(scenario)) if spec.trace else None)
+    if num_requests is None or _LONGER * num_requests > _MOST_REQUESTS:
         return None
-    if _LONGER * num_requests > _MOST_REQUESTS:
-        return None
-    return with_settings(scenario, {"workload.requests": _LONGER * num_requests})
+    settings = {"workload.requests": _LONGER * spec.requests} if spec.requests else {}
+    if spec.trace:
+        repeat = spec.shape.repeat if spec.shape else 1
+        settings["workload.shape.repeat"] = _LONGER * repeat
+    return with_settings(scenario, settings)
 
 
 def whole_trace(scenario: Scenario) -> Scenario:

@@ -4,6 +4,7 @@ from sim.plan.findings import Findings, Impossible, Labels
 from sim.plan.plan import Plan, cost_per_hour
 from sim.plan.prices import Prices
 from sim.scenario.value_text import value_text
+from sim.sources import build_workload
 from sim.steady import FEWEST_COUNTED
 from sim.tables import with_interval
 
@@ -42,9 +43,10 @@ def answer_lines(findings: Findings) -> list[str]:
     lines += [*_boundary_lines(plan), f"what binds there: {plan.constraint}", _throughput(plan)]
     if prices:
         lines.append(_cost_line(plan, prices))
-    asked, made = (each.workload.requests for each in (plan.goal.apply(plan.answer), plan.scenario))
-    if made != asked:
-        lines.append(f"runs of {made:,} requests: {asked:,} are over before anything is steady")
+    asked = plan.goal.apply(plan.answer)
+    if asked.workload != plan.scenario.workload:
+        few, many = (len(build_workload(each)) for each in (asked, plan.scenario))
+        lines.append(f"runs of {many:,} requests: {few:,} are over before anything is steady")
     return lines
 
 

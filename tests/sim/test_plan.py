@@ -24,12 +24,13 @@ from sim.plan.limits import binding, slow_parts
 from sim.plan.neighbours import neighbours
 from sim.plan.plan import Plan, make_plan, merit
 from sim.plan.prices import parse_prices, price_of, refuse_unpriced
-from sim.plan.replications import with_replications
+from sim.plan.replications import longer, with_replications
 from sim.plan.search import Boundary, find_boundary
 from sim.plan.slo import Promises, Slo, parse_slos, seconds
 from sim.plan.words import answer_lines
 from sim.scenario.deployed import build_config, build_kv_size
 from sim.scenario.file import with_settings
+from sim.sources import build_workload
 from sim.steady import Warmup
 from sim.sweep.store import Store
 
@@ -792,6 +793,22 @@ def test_of_equals_the_one_with_more_to_spare_is_best(kvsim):
     done = kvsim("plan", "small.yaml", *SLO, *FAST, *values, "--no-neighbours", "--json")
     settings = [one["settings"] for one in json.loads(done.stdout)["alternatives"]]
     assert [one["latency.step_time_s"] for one in settings] == [0.002, 0.01]
+
+
+def test_a_trace_is_made_longer_by_repeating_it(new_scenario, tmp_path):
+    rows = "".join(f"{place},8,4\n" for place in range(30))
+    (tmp_path / "t.csv").write_text(f"arrival_s,prompt_tokens,output_tokens\n{rows}")
+    scenario = new_scenario(workload={"trace": str(tmp_path / "t.csv")})
+    twice = longer(longer(scenario))
+    assert twice.workload.shape.repeat == 16
+    assert len(build_workload(twice)) == 16 * 30
+    some = new_scenario(workload={"trace": str(tmp_path / "t.csv"), "requests": 10})
+    assert len(build_workload(longer(some))) == 40
+
+
+def test_no_run_is_made_longer_than_20_000_requests(new_scenario):
+    assert longer(queue(new_scenario, 1, requests=5000)).workload.requests == 20_000
+    assert longer(queue(new_scenario, 1, requests=5001)) is None
 
 
 def test_runs_are_made_as_long_as_it_takes_to_be_steady(new_scenario, tmp_path):

@@ -60,6 +60,8 @@ def over_cores(
         return
     import joblib  # slow to import, and not needed for a single item
 
+    # Of one that is ended while the work is: it is said by what ends it, or done by another.
+    warnings.filterwarnings("ignore", message="A worker stopped while some jobs")
     parallel = joblib.Parallel(n_jobs=-1, return_as="generator_unordered")
     with interrupts_held():
         outcomes = parallel(

@@ -64,7 +64,8 @@ class Evaluator:
         for num in self._looks:
             found = self.evaluate(scenario, num, lambda found: found.verdict)
             scenario = found.scenario
-            if found.verdict is not Verdict.UNSURE or not found.do_enough_end:
+            can_be_shown = found.is_steady or found.worst[1] > 1  # to keep, or to break
+            if found.verdict is not Verdict.UNSURE or not can_be_shown:
                 break
         return found.verdict, found
 
@@ -89,7 +90,7 @@ class Evaluator:
         while True:
             (found,) = self.evaluate_all([scenario], num_seeds)
             is_told = found.is_steady or verdict(found) is Verdict.BROKEN
-            if is_told or not (more := longer(scenario)):
+            if is_told or not (more := longer(scenario, found.times_longer)):
                 return found
             scenario = more
 

@@ -1,5 +1,6 @@
 """What runs of a configuration say of its promises."""
 
+import math
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -106,6 +107,11 @@ class Evaluation:
         as long as its queue is short.
         """
         return self.do_enough_end and self.growth_share <= _MOST_GROWTH
+
+    @property
+    def times_longer(self) -> int:
+        """How many times as long runs may be steady, if the load can be served at all."""
+        return max(2, math.ceil(self.growth_share / _MOST_GROWTH))
 
     @property
     def do_enough_end(self) -> bool:

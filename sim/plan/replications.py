@@ -5,7 +5,7 @@ from sim.scenario.file import with_settings
 from sim.sources import build_workload
 
 _STRETCHES = 60  # of a trace, to be drawn from
-_LONGER, _MOST_REQUESTS = 4, 20_000
+_MOST_REQUESTS = 20_000  # of a run that is made longer
 
 
 def with_replications(scenario: Scenario) -> Scenario:
@@ -23,19 +23,20 @@ def with_replications(scenario: Scenario) -> Scenario:
     return with_settings(scenario, {"workload.shape.bootstrap_s": stretch_s})
 
 
-def longer(scenario: Scenario) -> Scenario | None:
-    """With four times as many requests, a trace by repeating it with new content.
+def longer(scenario: Scenario, times: int) -> Scenario | None:
+    """With so many times as many requests, a trace by repeating it with new content.
 
-    None where these would be more than 20,000, or there is no number of them.
+    Fewer times where that is more than 20,000 requests; None where it cannot be twice as many.
     """
     spec = scenario.workload
     num_requests = spec.requests or (len(build_workload(scenario)) if spec.trace else None)
-    if num_requests is None or _LONGER * num_requests > _MOST_REQUESTS:
+    if num_requests is None or 2 * num_requests > _MOST_REQUESTS:
         return None
-    settings = {"workload.requests": _LONGER * spec.requests} if spec.requests else {}
+    times = min(times, _MOST_REQUESTS // num_requests)
+    settings = {"workload.requests": times * spec.requests} if spec.requests else {}
     if spec.trace:
         repeat = spec.shape.repeat if spec.shape else 1
-        settings["workload.shape.repeat"] = _LONGER * repeat
+        settings["workload.shape.repeat"] = times * repeat
     return with_settings(scenario, settings)
 
 

@@ -13,7 +13,7 @@ class Boundary:
     """What was found along places 0, 1, 2, ..., of which those up to some keep all promises.
 
     kept: the last place that is shown to keep them; None: not even the first does.
-    broken: the first that is shown to break one; None: not even the last does.
+    broken: the first that is shown to break one; None: not even the last does, or none is kept.
     """
 
     kept: int | None
@@ -44,33 +44,33 @@ def find_boundary(
         return verdict
 
     last, verdict = num_places - 1, remembered(judge)
-    seen_low, seen_high = _bracket(remembered(glance), last, start, start, stride)
-    low, high = _bracket(verdict, last, seen_low, seen_high, stride)
+    glanced, start = remembered(glance), min(max(start, 0), last)
+    low = _lower(verdict, _lower(glanced, start, stride), stride)
+    if verdict(low) is not Verdict.KEPT:
+        return Boundary(None, None, tried)
+    high = _higher(verdict, _higher(glanced, max(start, low), stride, last), stride, last)
     # Whatever is not shown to be kept, or to be broken, counts as the contrary.
     kept = _last(lambda place: verdict(place) is Verdict.KEPT, low, high)
-    above = kept if kept is not None else low
-    broken = _first(lambda place: verdict(place) is Verdict.BROKEN, above, high)
+    broken = _first(lambda place: verdict(place) is Verdict.BROKEN, kept, high)
     return Boundary(kept, broken, tried)
 
 
-def _bracket(
-    verdict: Callable[[int], Verdict], last: int, low: int, high: int, stride: int
-) -> tuple[int, int]:
-    """Two places between which the boundary lies, as far as there is one, from two others on."""
-    low, high = (min(max(place, 0), last) for place in (low, high))
-    step = stride
-    while verdict(low) is not Verdict.KEPT and low > 0:
-        low, step = max(low - step, 0), 2 * step
-    step = stride
-    while verdict(high) is not Verdict.BROKEN and high < last:
-        high, step = min(high + step, last), 2 * step
-    return low, high
+def _lower(verdict: Callable[[int], Verdict], place: int, stride: int) -> int:
+    """A place from here downwards that keeps all promises, as far as there is one."""
+    while verdict(place) is not Verdict.KEPT and place > 0:
+        place, stride = max(place - stride, 0), 2 * stride
+    return place
 
 
-def _last(holds: Callable[[int], bool], low: int, high: int) -> int | None:
-    """The last place from low to high at which it holds, if it does from low on up to there."""
-    if not holds(low):
-        return None
+def _higher(verdict: Callable[[int], Verdict], place: int, stride: int, last: int) -> int:
+    """A place from here upwards that breaks a promise, as far as there is one."""
+    while verdict(place) is not Verdict.BROKEN and place < last:
+        place, stride = min(place + stride, last), 2 * stride
+    return place
+
+
+def _last(holds: Callable[[int], bool], low: int, high: int) -> int:
+    """The last place from low, where it does, to high at which it holds."""
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if holds(middle) else (low, middle - 1)

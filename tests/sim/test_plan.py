@@ -158,7 +158,7 @@ def test_the_boundary_is_the_one_of_all_places(seed):
 
     found = find_boundary(glance, judge, num, rng.randint(-5, num + 5), rng.randint(1, 40))
     assert found.kept == (kept if kept >= 0 else None)
-    assert found.broken == (broken if broken < num else None)
+    assert found.broken == (broken if kept >= 0 and broken < num else None)
     assert len(asked) == len(set(asked)) <= 45
 
 
@@ -799,16 +799,18 @@ def test_a_trace_is_made_longer_by_repeating_it(new_scenario, tmp_path):
     rows = "".join(f"{place},8,4\n" for place in range(30))
     (tmp_path / "t.csv").write_text(f"arrival_s,prompt_tokens,output_tokens\n{rows}")
     scenario = new_scenario(workload={"trace": str(tmp_path / "t.csv")})
-    twice = longer(longer(scenario))
+    twice = longer(longer(scenario, 4), 4)
     assert twice.workload.shape.repeat == 16
     assert len(build_workload(twice)) == 16 * 30
     some = new_scenario(workload={"trace": str(tmp_path / "t.csv"), "requests": 10})
-    assert len(build_workload(longer(some))) == 40
+    assert len(build_workload(longer(some, 4))) == 40
 
 
 def test_no_run_is_made_longer_than_20_000_requests(new_scenario):
-    assert longer(queue(new_scenario, 1, requests=5000)).workload.requests == 20_000
-    assert longer(queue(new_scenario, 1, requests=5001)) is None
+    scenario = queue(new_scenario, 1, requests=6000)
+    assert longer(scenario, 2).workload.requests == 12_000
+    assert longer(scenario, 9).workload.requests == 18_000
+    assert longer(queue(new_scenario, 1, requests=10_001), 2) is None
 
 
 def test_runs_are_made_as_long_as_it_takes_to_be_steady(new_scenario, tmp_path):

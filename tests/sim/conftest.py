@@ -237,7 +237,7 @@ class Command:
             env=os.environ | {"COLUMNS": "100"} | environment,
             capture_output=True,
             encoding="utf-8",
-            timeout=120,
+            timeout=300,
             check=False,
         )
 

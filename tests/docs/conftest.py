@@ -14,6 +14,8 @@ from tests.docs.pages import ROOT, blocks_of
 
 SAMPLES = Path(__file__).parent / "samples"
 CODE = ("engine", "workloads", "sim", "tests")
+# Pages that go on with the files of another one.
+FILES_OF = {"docs/seeing.md": "docs/tutorial.md"}
 # What is not run here, so that only `kvsim`, `python` and the like are.
 STUBS = ("pip", "make", "export", "curl")
 
@@ -29,7 +31,7 @@ class Folder:
         shutil.copytree(ROOT / "scenarios", path / "scenarios")
         shutil.copytree(SAMPLES, path, dirs_exist_ok=True)
         (path / "AzureLLMInferenceTrace_conv.csv").symlink_to("scenarios/samples/azure_form.csv")
-        blocks = blocks_of(page)
+        blocks = [*(blocks_of(FILES_OF[page]) if page in FILES_OF else ()), *blocks_of(page)]
         changes_code = any(block.language == "diff" for block in blocks)
         self._code = path if changes_code else ROOT
         if changes_code:
